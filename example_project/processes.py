@@ -1,0 +1,170 @@
+"""How are the shop and a crawl started, waited for, and never left behind?
+
+Each is a process of its own in a session of its own, so that Ctrl-C at the terminal reaches only
+the one who started them. Every wait has an end; whatever still runs then is killed. What they write
+goes to one temporary folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parent
+
+# Seconds. Each is many times what it takes on a slow machine.
+SHOP_OPENS = 30.0
+CRAWL_ENDS = 180.0
+DIES = 10.0
+
+
+class Trouble(Exception):
+    """A process did not do what it was started for; the message says which, and its last words."""
+
+
+@dataclass(frozen=True)
+class Crawl:
+    """A crawl that came to its end.
+
+    Attributes:
+        stats: Scrapy's stats.
+        seconds: how long the process took, its start included.
+    """
+
+    stats: dict[str, Any]
+    seconds: float
+
+
+def server_log(folder: Path) -> Path:
+    return folder / "shop.log"
+
+
+@contextmanager
+def open_shop(folder: Path, *, delay: float = 0.0) -> Iterator[str]:
+    """Serve the shop in its own process.
+
+    Args:
+        folder: where its log goes, see `server_log`.
+        delay: seconds added to each answer.
+
+    Yields:
+        The shop's address.
+    """
+    command = [sys.executable, "-m", "shop.server", "--log", str(server_log(folder))]
+    command += ["--delay", str(delay), "--lifetime", str(4 * CRAWL_ENDS)]
+    errors = folder / "shop.errors"
+    with _started(command, folder, errors, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        # Killing it is what ends a readline() that would wait for ever.
+        alarm = threading.Timer(SHOP_OPENS, process.kill)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            line = process.stdout.readline().decode()
+        finally:
+            alarm.cancel()
+        url = line.rpartition(" ")[2].strip()
+        if not url.startswith("http://"):
+            message = f"the shop did not open (it has {SHOP_OPENS:.0f} s to do so)."
+            raise Trouble(f"{message}\n{_tail(errors)}")
+        yield url
+
+
+def crawl(
+    spider: str,
+    url: str,
+    folder: Path,
+    *,
+    settings: Sequence[str] = (),
+    stop_after: int | None = None,
+) -> Crawl:
+    """Run `scrapy crawl` until it ends.
+
+    Args:
+        settings: `NAME=value` each, stronger than what the spider itself sets.
+        stop_after: press Ctrl-C, once, when the shop has given this many answers.
+
+    Raises:
+        Trouble: it failed, or did not end in time.
+    """
+    stats, log = folder / "stats.json", folder / "crawl.log"
+    stats.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "scrapy", "crawl", spider, "-a", f"shop={url}"]
+    command += ["-o", f"{folder / 'items.jsonl'}:jsonlines"]
+    for setting in (f"STATS_JSON={stats}", *settings):
+        command += ["-s", setting]
+    began = time.monotonic()
+    with _started(command, folder, log) as process:
+        if stop_after is not None:
+            _wait_for_answers(process, folder, stop_after)
+            process.send_signal(signal.SIGINT)
+        try:
+            code = process.wait(CRAWL_ENDS)
+        except subprocess.TimeoutExpired:
+            message = f"{spider} did not end within {CRAWL_ENDS:.0f} s and was killed."
+            raise Trouble(f"{message}\n{_tail(log)}") from None
+    if code or not stats.exists():
+        raise Trouble(f"{spider} ended with exit code {code}.\n{_tail(log)}")
+    return Crawl(json.loads(stats.read_text(encoding="utf-8")), time.monotonic() - began)
+
+
+def _wait_for_answers(process: subprocess.Popen[bytes], folder: Path, number: int) -> None:
+    log, deadline = server_log(folder), time.monotonic() + CRAWL_ENDS
+    while not log.exists() or log.read_bytes().count(b"\n") < number:
+        if process.poll() is not None:
+            message = f"the crawl ended before the shop had given {number} answers."
+            raise Trouble(f"{message}\n{_tail(folder / 'crawl.log')}")
+        if time.monotonic() > deadline:
+            raise Trouble(f"the shop did not give {number} answers within {CRAWL_ENDS:.0f} s.")
+        time.sleep(0.01)
+
+
+@contextmanager
+def _started(
+    command: Sequence[str], folder: Path, errors: Path, stdout: int | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a child in the project's folder; whatever happens, it does not outlive the block."""
+    search = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    environment = os.environ | {
+        "PYTHONUTF8": "1",
+        "TLDEXTRACT_CACHE": str(folder / "tldextract"),
+        # The children run in another folder, where a relative path would lead elsewhere.
+        "PYTHONPATH": os.pathsep.join(str(Path(path).absolute()) for path in search if path),
+    }
+    with errors.open("ab") as sink:
+        process = subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sink if stdout is None else stdout,
+            stderr=sink,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(DIES)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _tail(log: Path, lines: int = 25) -> str:
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    return "\n".join(f"  | {line}" for line in text.splitlines()[-lines:])

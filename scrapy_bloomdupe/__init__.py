@@ -1,0 +1,53 @@
+"""A Scrapy duplicate filter on a persisted Bloom filter with exact confirmation.
+
+The public names, imported when they are first asked for: ``import scrapy`` takes a second that a
+filter or a command line has no use for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scrapy_bloomdupe.addon import Addon
+    from scrapy_bloomdupe.dupefilter import BloomDupeFilter
+    from scrapy_bloomdupe.errors import BloomdupeError
+    from scrapy_bloomdupe.filters.bloom import BloomFilter
+    from scrapy_bloomdupe.seen import SeenSet, Verdict
+    from scrapy_bloomdupe.stores.lmdb import LmdbStore
+    from scrapy_bloomdupe.stores.memory import MemoryStore
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Addon",
+    "BloomDupeFilter",
+    "BloomFilter",
+    "BloomdupeError",
+    "LmdbStore",
+    "MemoryStore",
+    "SeenSet",
+    "Verdict",
+]
+
+_HOMES = {
+    "Addon": "addon",
+    "BloomDupeFilter": "dupefilter",
+    "BloomFilter": "filters.bloom",
+    "BloomdupeError": "errors",
+    "LmdbStore": "stores.lmdb",
+    "MemoryStore": "stores.memory",
+    "SeenSet": "seen",
+    "Verdict": "seen",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,277 @@
+"""What does a person ask of a seen-set from the command line? ``bloomdupe size | info | check | ...``
+
+It parses, prints and returns exit codes: 0 fine, 1 a problem was found, 2 it could not be done. It does
+not import Scrapy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import scrapy_bloomdupe.rebuilding as rebuilding
+import scrapy_bloomdupe.settings as settings
+import scrapy_bloomdupe.sizing as sizing
+from scrapy_bloomdupe.errors import BloomdupeError
+from scrapy_bloomdupe.filters.base import FilterInfo
+from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.filters.layouts import LAYOUTS
+from scrapy_bloomdupe.hashing import SCHEMES
+from scrapy_bloomdupe.identity import StateOptions
+from scrapy_bloomdupe.importing import ImportCounts, open_seen, read_seen
+from scrapy_bloomdupe.opening import open_or_create
+from scrapy_bloomdupe.report import size as sized
+from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, locate
+from scrapy_bloomdupe.stores.environment import Environment
+from scrapy_bloomdupe.stores.lmdb import LmdbStore
+
+_DEFAULTS = rebuilding.Defaults(
+    settings.DEFAULT_CAPACITY,
+    settings.DEFAULT_ERROR_RATE,
+    settings.DEFAULT_LAYOUT,
+    settings.DEFAULT_SCHEME,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = arguments.run
+    try:
+        return run(arguments)
+    except BloomdupeError as exc:
+        print(f"bloomdupe: {_message(exc)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nbloomdupe: interrupted; nothing is half done", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bloomdupe", description="Sizes, looks at and mends the seen-sets of scrapy-bloomdupe."
+    )
+    parser.add_argument("--version", action="version", version=version("scrapy-bloomdupe"))
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        return sub
+
+    sub = command("size", _size, "Print what a filter of some capacity and error rate takes.")
+    sub.add_argument("--capacity", type=_capacity, help="keys, for example 1e9")
+    sub.add_argument("--bytes", type=float, help="instead: the keys that fit into so many bytes, 2e9")
+    sub.add_argument("--error-rate", type=_error_rate, default=settings.DEFAULT_ERROR_RATE)
+    sub.add_argument("--json", action="store_true")
+
+    sub = command("info", _info, "Print parameters, keys, fill and sizes; also beside a running crawl.")
+    _add_directory(sub)
+    sub.add_argument("--json", action="store_true")
+
+    sub = command("check", _check, "Check that filter and store are whole and belong together.")
+    _add_directory(sub)
+
+    sub = command("rebuild", _rebuild, "Make the filter of a closed state anew from its exact store.")
+    _add_directory(sub)
+    _add_filter(sub)
+
+    sub = command("import", _import, "Read Scrapy's own requests.seen into the seen-set of its JOBDIR.")
+    sub.add_argument("jobdir", type=Path, metavar="JOBDIR", help="the JOBDIR of a stopped crawl")
+    sub.add_argument("--to", type=Path, metavar="DIR", help="instead of JOBDIR/bloomdupe")
+    sub.add_argument("--no-store", action="store_true", help="for BLOOMDUPE_STORE = None")
+    _add_filter(sub)
+    return parser
+
+
+def _add_directory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="a JOBDIR, or the directory of a state")
+
+
+def _add_filter(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--capacity", type=_capacity, help="keys until the filter grows")
+    parser.add_argument("--error-rate", type=_error_rate, help="for example 0.001")
+    parser.add_argument("--layout", choices=sorted(LAYOUTS))
+    parser.add_argument("--scheme", choices=sorted(SCHEMES))
+
+
+def _size(arguments: argparse.Namespace) -> int:
+    if (arguments.capacity is None) == (arguments.bytes is None):
+        print("bloomdupe: size takes either --capacity or --bytes", file=sys.stderr)
+        return 2
+    rate = arguments.error_rate
+    capacity = arguments.capacity or sizing.check_capacity(sizing.capacity_for(arguments.bytes, rate))
+    size = sizing.size_for(capacity, rate)
+    loads = {load: size.rate_at(load * size.capacity) for load in (0.5, 1, 2, 4)}
+    if arguments.json:
+        print(json.dumps({**asdict(size), "num_bytes": size.num_bytes, "rate_at_load": loads}))
+        return 0
+    print(f"capacity       {size.capacity:,} keys")
+    print(f"error rate     {size.error_rate:g}")
+    print(f"bits           {size.num_bits:,}")
+    print(f"bytes          {size.num_bytes:,} ({sized(size.num_bytes)}, {size.num_bytes / 2**20:.2f} MiB)")
+    print(f"hashes         {size.num_hashes}")
+    print(f"bytes per URL  {size.num_bytes / size.capacity:.2f}")
+    for load, at in loads.items():
+        print(f"rate at {load:g} times capacity: {at:.3g}")
+    return 0
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    directory = locate(arguments.directory)
+    filter = BloomFilter.open(directory / FILTER_NAME, readonly=True)  # noqa: A001
+    try:
+        # All pages: exact, some 0.1 s per GB that is in memory.
+        info = filter.measure(sys.maxsize)
+    finally:
+        filter.abandon()
+    store = _store_info(directory) if info.identity.get("store") == "lmdb" else None
+    if arguments.json:
+        print(json.dumps({**asdict(info), "fill": info.fill, "store": store}))
+        return 0
+    _print_info(directory, info, store)
+    return 0
+
+
+def _store_info(directory: Path) -> dict[str, Any]:
+    environment = Environment.open(directory / STORE_NAME, readonly=True)
+    try:
+        return {"keys": LmdbStore(environment).count(), "num_bytes": environment.num_bytes()}
+    finally:
+        environment.close()
+
+
+def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None) -> None:
+    print(f"directory            {directory}")
+    print(f"filter               {info.layout}, {info.scheme}, {sized(info.num_bytes)}")
+    print(f"keys in the filter   {info.num_keys:,} (made for {info.capacity:,})")
+    print(f"fill                 {info.fill:.1%}")
+    print(f"error rate           {info.error_rate_estimate:.3g} now, {info.error_rate:g} asked")
+    for i, layer in enumerate(info.layers):
+        print(
+            f"layer {i}              {layer.num_keys:,} of {layer.capacity:,} keys, {layer.num_bits:,} bits, "
+            f"{layer.num_hashes} hashes, {layer.fill:.1%} full, rate {layer.rate:.3g}"
+        )
+    if store is None:
+        print("exact store          none")
+    else:
+        print(f"exact store          {store['keys']:,} keys, {sized(store['num_bytes'])}")
+    print(f"keys made by         {info.identity.get('fingerprinter', 'not known yet (imported)')}")
+    print(f"closed in order      {'yes' if info.clean else 'no: in use, or killed'}")
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    directory = locate(arguments.directory)
+    problems = list(rebuilding.check(directory, _progress("checking")))
+    for problem in problems:
+        print(problem)
+    if not problems:
+        print(f"{directory}: whole; every key of the store is in the filter")
+    return 1 if problems else 0
+
+
+def _rebuild(arguments: argparse.Namespace) -> int:
+    directory = locate(arguments.directory)
+    plan = rebuilding.FilterPlan(arguments.capacity, arguments.error_rate, arguments.layout, arguments.scheme)
+    new = rebuilding.rebuild(directory, plan, _DEFAULTS, _progress("rebuilding"))
+    print(
+        f"{directory / FILTER_NAME}: {new.num_keys:,} keys, made for {new.capacity:,} at an error rate of "
+        f"{new.error_rate:g}"
+    )
+    return 0
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    source = open_seen(arguments.jobdir)
+    file_size = source.stat().st_size
+    bare_rate = settings.DEFAULT_BARE_ERROR_RATE if arguments.no_store else settings.DEFAULT_ERROR_RATE
+    options = StateOptions(
+        # An entry takes 22 bytes at the least: room for twice what is there.
+        capacity=arguments.capacity or max(settings.DEFAULT_CAPACITY, 2 * file_size // 22),
+        error_rate=arguments.error_rate or bare_rate,
+        layout=arguments.layout or settings.DEFAULT_LAYOUT,
+        scheme=arguments.scheme or settings.DEFAULT_SCHEME,
+        store=None if arguments.no_store else "lmdb",
+    )
+    state = open_or_create(arguments.to or arguments.jobdir / "bloomdupe", options)
+    counts = ImportCounts()
+    added = 0
+    try:
+        with _Bar("importing", file_size, "B") as bar:
+            for key in read_seen(source, counts):
+                added += not state.seen.check_and_add(key).seen
+                bar.reached(counts.bytes_read)
+    finally:
+        state.close()
+    print(f"{source}: {counts.keys:,} fingerprints, {added:,} of them new in {state.directory}")
+    if counts.bytes_skipped:
+        print(
+            f"{counts.bytes_skipped:,} bytes were no whole entry (an unclean end cuts the last one off): "
+            "their pages will be crawled again"
+        )
+    return 0
+
+
+def _progress(what: str) -> rebuilding.Progress:
+    def progress(keys: Iterable[bytes], total: int) -> Iterator[bytes]:
+        with _Bar(what, total, "keys") as bar:
+            for done, key in enumerate(keys, 1):
+                yield key
+                if not done % 1000:
+                    bar.reached(done)
+
+    return progress
+
+
+class _Bar:
+    """A progress bar on the standard error, by tqdm where it is installed, else a line now and then."""
+
+    def __init__(self, what: str, total: int, unit: str) -> None:
+        self._what, self._total = what, total
+        self._next_line = time.monotonic() + 5
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            self._bar: Any = None
+        else:
+            self._bar = tqdm(total=total, desc=what, unit=f" {unit}", unit_scale=True, disable=None)
+
+    def reached(self, done: int) -> None:
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+        elif time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + 5
+            print(f"{self._what}: {done:,} of {self._total:,}", file=sys.stderr)
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _capacity(text: str) -> int:
+    try:
+        return sizing.check_capacity(float(text.replace("_", "")))
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+
+
+def _error_rate(text: str) -> float:
+    try:
+        return sizing.check_error_rate(float(text))
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+
+
+def _message(exc: BloomdupeError) -> str:
+    # An OSError's text starts with its number, which says nothing to a person.
+    return str(exc.args[-1]) if isinstance(exc, OSError) and exc.args else str(exc)

@@ -1,0 +1,104 @@
+"""How do we ask Scrapy's engine to stop or to repeat something, on every release that we support?
+
+Only what a duplicate filter needs; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import scrapy
+from scrapy import signals
+from scrapy.exceptions import CloseSpider
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+# From here on a handler of spider_opened can refuse the crawl by raising CloseSpider.
+_REFUSABLE = scrapy.version_info >= (2, 18)
+
+
+def is_crawling(crawler: Crawler) -> bool:
+    """Return whether *crawler* has an engine, that is, whether this is a crawl and not a unit test."""
+    try:
+        return crawler.engine is not None
+    except RuntimeError:  # Scrapy 2.19: not set yet
+        return False
+
+
+def refuse_to_start(crawler: Crawler, reason: str) -> None:
+    """Let the crawl that is being opened end before its first download, with a non-zero exit code.
+
+    Args:
+        crawler: whose scheduler is being opened.
+        reason: the ``finish_reason`` stat.
+    """
+
+    def on_closed() -> None:
+        # What `scrapy crawl` takes for a crawl that could not start: its exit code becomes 1.
+        crawler.spider = None
+
+    def on_opened() -> None:
+        crawler.signals.connect(on_closed, signal=signals.spider_closed, weak=False)
+        if _REFUSABLE:
+            raise CloseSpider(reason)
+        assert crawler.engine is not None
+        crawler.engine.pause()
+
+    def on_started() -> None:
+        if not _REFUSABLE:
+            # The engine cannot be stopped before it runs; in the next turn of the reactor it can.
+            from twisted.internet import reactor
+
+            call_later: Any = reactor.callLater
+            call_later(0, close_spider, crawler, reason)
+
+    # Weak by default: these live as long as the crawler does.
+    crawler.signals.connect(on_opened, signal=signals.spider_opened, weak=False)
+    crawler.signals.connect(on_started, signal=signals.engine_started, weak=False)
+
+
+def close_spider(crawler: Crawler, reason: str) -> None:
+    """Ask for a clean end of the crawl; requests under way are finished."""
+    engine: Any = crawler.engine
+    if hasattr(engine, "close_spider_async"):
+        _run(engine.close_spider_async(reason=reason))
+    else:
+        engine.close_spider(crawler.spider, reason)
+
+
+class Repeater:
+    """Calls *function* every *interval* seconds on the crawl's thread, until ``stop``."""
+
+    def __init__(self, function: Callable[[], None], interval: float) -> None:
+        try:
+            from scrapy.utils.asyncio import create_looping_call
+        except ImportError:  # Scrapy 2.13
+            self._call: Any = LoopingCall(function)
+        else:
+            self._call = create_looping_call(function)
+        self._call.start(interval, now=False)
+
+    def stop(self) -> None:
+        if self._call.running:
+            self._call.stop()
+
+
+def _run(coroutine: Coroutine[Any, Any, None]) -> None:
+    from scrapy.utils.asyncio import is_asyncio_available
+
+    if is_asyncio_available():
+        import asyncio
+
+        task = asyncio.ensure_future(coroutine)
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+    else:
+        Deferred.fromCoroutine(coroutine)
+
+
+# asyncio keeps only weak references to its tasks.
+_tasks: set[Any] = set()

@@ -1,0 +1,83 @@
+"""How large is the first layer of a filter, and the next one when it is full?
+
+Pure arithmetic on headers; it reserves and maps nothing.
+
+Scalable Bloom filters: P. S. Almeida, C. Baquero, N. Preguiça, D. Hutchison, "Scalable Bloom Filters",
+Information Processing Letters 101(6), 2007.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import scrapy_bloomdupe.sizing as sizing
+from scrapy_bloomdupe.errors import ConfigurationError
+from scrapy_bloomdupe.filters.header import HEADER_SIZE, MAX_LAYERS, Header, LayerHeader
+from scrapy_bloomdupe.filters.layouts import Layout
+
+# The first layer gets 5 % more bits than the formula. At its capacity it then has 0.6 to 0.8 times the
+# asked rate, and what is left of the rate is for all layers that may follow.
+SLACK = 1.05
+# Almeida 2007, section 4: doubling layers, each with 0.8 times the rate of the one before, cost the
+# least memory over many orders of magnitude.
+GROWTH = 2
+TIGHTENING = 0.8
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A filter reached its capacity.
+
+    Attributes:
+        layers: how many there are now.
+        num_keys: keys in the filter.
+        capacity: keys that all its layers are made for.
+        rate: expected false-positive rate of the whole now, 0 to 1.
+        error: None: a layer was added. Else why that failed: the filter goes on over-full.
+    """
+
+    layers: int
+    num_keys: int
+    capacity: int
+    rate: float
+    error: Exception | None
+
+
+def first_layer(layout: Layout, capacity: int, error_rate: float) -> LayerHeader:
+    """Return the first layer of a filter.
+
+    Raises:
+        ConfigurationError: a value is out of its range.
+    """
+    size = layout.size_for(capacity, error_rate, SLACK)
+    return LayerHeader(HEADER_SIZE, size.num_bits, size.num_hashes, size.capacity, error_rate, 0)
+
+
+def next_layer(header: Header, layout: Layout) -> LayerHeader:
+    """Return the layer that follows those of *header*.
+
+    Raises:
+        ConfigurationError: there are as many layers as a header can hold.
+    """
+    layers = header.layers
+    if len(layers) >= MAX_LAYERS:
+        raise ConfigurationError(
+            f"the filter has {len(layers)} layers and can hold no more; run `bloomdupe rebuild` with a "
+            "larger --capacity"
+        )
+    # At capacity the first layer uses a part of the rate; the others share what is left as a geometric
+    # series, so that any number of them stays under the whole.
+    first = layers[0]
+    used = layout.rate_at(first.num_bits, first.num_hashes, first.capacity)
+    left = max(header.error_rate - used, header.error_rate / 100)
+    target = left * (1 - TIGHTENING) * TIGHTENING ** (len(layers) - 1)
+    target = max(target, sizing.MIN_ERROR_RATE)
+    capacity = min(layers[-1].capacity * GROWTH, sizing.MAX_CAPACITY)
+    slack = 1.0
+    while True:
+        size = layout.size_for(capacity, target, slack)
+        if layout.rate_at(size.num_bits, size.num_hashes, capacity) <= target:
+            break
+        slack *= 1.01
+    offset = -(-layers[-1].end // HEADER_SIZE) * HEADER_SIZE
+    return LayerHeader(offset, size.num_bits, size.num_hashes, capacity, target, 0)

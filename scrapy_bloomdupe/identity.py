@@ -1,0 +1,86 @@
+"""Do the keys in a state mean what the keys that will be asked for mean?
+
+It compares and says what to do; it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from scrapy_bloomdupe.errors import StateMismatch
+from scrapy_bloomdupe.filters.bloom import BloomFilter
+
+
+@dataclass(frozen=True)
+class StateOptions:
+    """What a seen-set shall be like.
+
+    Attributes:
+        capacity: keys until the filter grows, 1 to 10^13.
+        error_rate: false-positive rate of the filter, 1e-12 <= error_rate < 1.
+        layout, scheme: frozen names, see ``filters.layouts`` and ``hashing``.
+        store: ``lmdb``, ``memory``, or None: the filter alone.
+        identity: what the keys mean: ``fingerprinter`` for people, ``canary`` to compare.
+        on_mismatch: ``error``, or ``new``: move a state of another meaning aside and start anew.
+        explicit: names of the attributes that somebody asked for; the others give way to the file.
+    """
+
+    capacity: int
+    error_rate: float
+    layout: str
+    scheme: str
+    store: str | None
+    identity: Mapping[str, str] = field(default_factory=dict)
+    on_mismatch: str = "error"
+    explicit: frozenset[str] = frozenset()
+
+    def with_identity(self, identity: Mapping[str, str]) -> StateOptions:
+        """Return the same options for keys of this meaning."""
+        return replace(self, identity=dict(identity))
+
+
+def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A002
+    """Return notices about what only tunes and differs: the file's own values stay in force.
+
+    Raises:
+        StateMismatch: what changes the meaning of a key differs; names both and the next step.
+    """
+    made, wanted = filter.identity, options.identity
+    directory = filter.path.parent
+    if "canary" in wanted and "canary" in made and made["canary"] != wanted["canary"]:
+        raise StateMismatch(
+            f"{directory}: its keys were made by {made.get('fingerprinter')} (canary "
+            f"{made['canary'][:12]}), the project now uses {wanted.get('fingerprinter')} "
+            f"(canary {wanted['canary'][:12]}): the same request gets another key, and every "
+            "page would be crawled again. Go back to the former fingerprinter and versions, "
+            "set BLOOMDUPE_ON_MISMATCH = 'new' to move the old state aside and start anew, or "
+            "use another directory"
+        )
+    store = options.store or "none"
+    if made.get("store") != store:
+        raise StateMismatch(
+            f"{directory} was made with BLOOMDUPE_STORE = {_shown(made.get('store'))}, settings "
+            f"ask for {_shown(store)}: keys that only one of the two knows would be judged wrong. "
+            f"Set BLOOMDUPE_STORE = {_shown(made.get('store'))}, or BLOOMDUPE_ON_MISMATCH = 'new' to "
+            "move the old state aside and start anew"
+        )
+    if "scheme" in options.explicit and filter.scheme != options.scheme:
+        raise StateMismatch(
+            f"{filter.path} was made with BLOOMDUPE_SCHEME = {filter.scheme!r}, settings ask for "
+            f"{options.scheme!r}; set {filter.scheme!r}, run `bloomdupe rebuild {directory} "
+            f"--scheme {options.scheme}`, or set BLOOMDUPE_ON_MISMATCH = 'new'"
+        )
+    notices = []
+    for name in ("capacity", "error_rate", "layout"):
+        asked, found = getattr(options, name), getattr(filter, name)
+        if name in options.explicit and asked != found:
+            notices.append(
+                f"{filter.path} was made with {name}={found}, which stays in force; settings "
+                f"ask for {asked}. `bloomdupe rebuild` makes a filter with other values"
+            )
+    return notices
+
+
+def _shown(store: str | None) -> str:
+    return "None" if store in (None, "none") else repr(store)

@@ -1,0 +1,69 @@
+"""Is this duplicate the target of its own redirect? Then it must pass, or its page is lost.
+
+A page that redirects to a URL with the same key (to set a cookie, from http to https, by a rule) asks
+the filter a second time for the same key, and Scrapy drops it as a duplicate of itself without a word.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+    from scrapy.settings import BaseSettings
+
+    from scrapy_bloomdupe.keys import RequestKeys
+
+#: In ``request.meta``: how many hops the request had when its response reached a callback. Redirects of
+#: Scrapy's middlewares add a hop; a copy (``meta=response.meta``) has no more than it copied.
+DELIVERED = "bloomdupe_delivered_hops"
+
+_REMEMBERED = 10_000
+
+
+class RedirectPasses:
+    """Tells a redirect that Scrapy made from redirect meta that somebody copied.
+
+    Args:
+        keys: makes the keys of requests.
+        max_hops: passes per key, so that no crafted meta lets one key pass for ever.
+    """
+
+    def __init__(self, keys: RequestKeys, max_hops: int) -> None:
+        self._keys = keys
+        self._max_hops = max_hops
+        self._granted: OrderedDict[bytes, int] = OrderedDict()
+
+    @classmethod
+    def from_settings(cls, keys: RequestKeys, settings: BaseSettings) -> RedirectPasses:
+        return cls(keys, settings.getint("REDIRECT_MAX_TIMES"))
+
+    def response_received(self, response: Response, request: Request) -> None:
+        """Handle the signal of this name: from here on the meta can be copied by a callback."""
+        if hops := request.meta.get("redirect_urls"):
+            request.meta[DELIVERED] = len(hops)
+
+    def allows(self, request: Request, key: bytes) -> bool:
+        """Return whether *request*, a duplicate with *key*, is the target of its own redirect.
+
+        Raises:
+            Exception: whatever the fingerprinter raises.
+        """
+        meta = request.meta
+        hops = meta.get("redirect_urls")
+        if not hops or "redirect_ttl" not in meta or meta.get("redirect_times") != len(hops):
+            return False
+        if meta.get(DELIVERED) == len(hops):
+            return False
+        if self._keys.key(request.replace(url=hops[-1])) != key:
+            return False
+        granted = self._granted.pop(key, 0)
+        if granted < self._max_hops:
+            self._granted[key] = granted + 1
+            if len(self._granted) > _REMEMBERED:
+                self._granted.popitem(last=False)
+            return True
+        self._granted[key] = granted
+        return False

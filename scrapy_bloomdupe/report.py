@@ -1,0 +1,109 @@
+"""What does a person read of a seen-set in the log? Sentences with their figures and next steps.
+
+It formats and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import scrapy_bloomdupe.stats as stats
+from scrapy_bloomdupe.filters.growth import Growth
+from scrapy_bloomdupe.seen import Verdict
+from scrapy_bloomdupe.state import State
+
+_PLACES = {
+    stats.ERROR_KEY: "the key of a request could not be made; the request passes unfiltered",
+    stats.ERROR_CHECK: "the seen-set could not answer; the request passes unfiltered",
+    stats.ERROR_COMMIT: (
+        "seen keys could not be written; they are kept in memory and tried again. Make room on the "
+        "disk: what is not written when the process ends is crawled again by the next run"
+    ),
+    stats.ERROR_SYNC: "the state could not be brought to the disk; a power loss could cost it",
+    stats.ERROR_CLOSE: (
+        "the state could not be closed in order; what was not written is crawled again by the next run"
+    ),
+}
+
+
+def size(num_bytes: float) -> str:
+    """Return a size for people, in units of 1,000 bytes."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.3g} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:.3g} TB"
+
+
+def opened(state: State) -> str:
+    """Return the line of a state that was opened."""
+    info = state.filter.measure(1)
+    confirm = "exact confirmation" if state.store is not None else "no exact store"
+    if state.is_new:
+        place = "temporary files" if state.temporary else str(state.directory)
+        return (
+            f"Seen-set: new in {place} for {info.capacity:,} keys at an error rate of "
+            f"{info.error_rate:g} ({size(info.num_bytes)}, {info.layout}, {info.scheme}, {confirm})"
+        )
+    ended = "" if state.was_clean else "; it was not closed in order the last time"
+    return (
+        f"Seen-set: {state.num_keys():,} keys in {state.directory}, opened in "
+        f"{state.open_seconds * 1000:.1f} ms ({size(info.num_bytes)}, {info.layout}, {info.scheme}, "
+        f"{confirm}){ended}"
+    )
+
+
+def summary(state: State, counts: Mapping[Verdict, int]) -> str:
+    """Return the one line of a crawl's end."""
+    info = state.filter.info()
+    parts = [f"{counts.get(Verdict.NEW, 0) + counts.get(Verdict.FALSE_POSITIVE, 0):,} new"]
+    if state.store is not None:
+        parts.append(f"{counts.get(Verdict.DUPLICATE, 0):,} duplicates")
+        wrong = counts.get(Verdict.FALSE_POSITIVE, 0)
+        parts.append(f"{wrong:,} false positives caught")
+    else:
+        parts.append(f"{counts.get(Verdict.UNCONFIRMED, 0):,} unconfirmed duplicates")
+    layers = "1 layer" if len(info.layers) == 1 else f"{len(info.layers)} layers"
+    return (
+        f"Seen-set: {', '.join(parts)}; {state.num_keys():,} keys in {layers}, {info.fill:.0%} full, error "
+        f"rate {info.error_rate_estimate:.2g} (asked: {info.error_rate:g}), "
+        f"{size(state.num_bytes())} on disk"
+    )
+
+
+def grew(growth: Growth) -> str:
+    """Return the notice of a further layer."""
+    return (
+        f"The filter reached {growth.num_keys:,} keys and grew to {growth.layers} layers for "
+        f"{growth.capacity:,} keys; the error rate stays as asked. A larger BLOOMDUPE_CAPACITY from the "
+        "start makes checks faster"
+    )
+
+
+def overfull(growth: Growth, *, exact: bool) -> str:
+    """Return the notice of a filter that could not grow."""
+    cost = (
+        "checks get slower; no page is lost, since the exact store confirms"
+        if exact
+        else "the share of pages lost to false positives rises, and the crawl will be stopped before it "
+        "is ten times what was asked"
+    )
+    return (
+        f"The filter is full with {growth.num_keys:,} keys and could not grow: {growth.error}. It goes on "
+        f"over-full (error rate now {growth.rate:.2g}): {cost}. Make room on the disk"
+    )
+
+
+def full(growth: Growth, error_rate: float) -> str:
+    """Return the notice of a crawl that is stopped for its filter."""
+    return (
+        f"The filter holds {growth.num_keys:,} keys, cannot grow ({growth.error}) and has no exact store "
+        f"to confirm: its error rate is {growth.rate:.2g}, {error_rate:g} was asked for. The crawl is "
+        "stopped so that no more pages are lost; make room on the disk and resume"
+    )
+
+
+def failed(where: str, exc: Exception, request: object | None) -> str:
+    """Return the one warning of a place that failed."""
+    of = f" ({request})" if request is not None else ""
+    return f"Seen-set: {_PLACES[where]}{of}: {str(exc) or repr(exc)}. Counted in {where}, shown once"

@@ -1,0 +1,183 @@
+"""Which settings are there, of what type, and what do they default to and why?
+
+It reads a mapping with ``get`` (Scrapy's settings, or a dict) and imports nothing of Scrapy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import scrapy_bloomdupe.hashing as hashing
+import scrapy_bloomdupe.sizing as sizing
+from scrapy_bloomdupe.errors import ConfigurationError
+from scrapy_bloomdupe.filters.layouts import LAYOUTS
+from scrapy_bloomdupe.identity import StateOptions
+
+# A filter file of 1.9 MB, and a dozen doublings to 10^9 keys; a crawl of a few thousand pages does not
+# notice it.
+DEFAULT_CAPACITY = 1_000_000
+# With a store a false positive costs one look-up of some microseconds: 1 in 1,000 is not felt, and the
+# filter has under 2 bytes per key.
+DEFAULT_ERROR_RATE = 0.001
+# Without a store a false positive is a lost page: nobody should lose one in 1,000 for not having read
+# this. 1 in 10^6 doubles the bits.
+DEFAULT_BARE_ERROR_RATE = 1e-6
+# Measured about twice as fast as `classic`, and it touches one memory page per check.
+DEFAULT_LAYOUT = "paged"
+# The fastest; the secret seed over digests keeps a site from aiming at another one's keys.
+DEFAULT_SCHEME = "murmur3"
+# Exact, opens at once, survives `kill -9`, and needs no memory of its own.
+DEFAULT_STORE = "lmdb"
+# Whoever changes what a key means should know it; an old state is never thrown away in silence.
+DEFAULT_ON_MISMATCH = "error"
+
+
+class SettingsSource(Protocol):
+    """What is read of Scrapy's ``BaseSettings``; a dict has it as well."""
+
+    def get(self, name: Any, default: Any = None, /) -> Any: ...
+
+    def __contains__(self, name: Any, /) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting.
+
+    Attributes:
+        name: as in a project's settings.
+        default: what holds when it is not set, as README shows it.
+        parse: raw value -> value; raises ValueError or TypeError.
+        expects: what a right value looks like, for messages.
+    """
+
+    name: str
+    default: str
+    parse: Callable[[Any], Any]
+    expects: str
+
+
+def _choice(*names: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return parse
+
+
+def _store(value: Any) -> str | None:
+    # The command line can only say it as a word.
+    if value is None or str(value).lower() in ("none", ""):
+        return None
+    return _choice("lmdb", "memory")(value)
+
+
+def _directory(value: Any) -> Path | None:
+    return Path(value) if value else None
+
+
+def _capacity(value: Any) -> int:
+    # "1e6" is how people write it on a command line.
+    return sizing.check_capacity(value if isinstance(value, int) else float(value))
+
+
+def _error_rate(value: Any) -> float:
+    return sizing.check_error_rate(float(value))
+
+
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("BLOOMDUPE_DIR", "None", _directory, "a path, or None for JOBDIR/bloomdupe"),
+        Setting("BLOOMDUPE_STORE", '"lmdb"', _store, "'lmdb', 'memory', or None for no store"),
+        Setting("BLOOMDUPE_CAPACITY", "1_000_000", _capacity, "a number of keys, 1 to 1e13"),
+        Setting(
+            "BLOOMDUPE_ERROR_RATE",
+            "0.001, without a store 1e-6",
+            _error_rate,
+            "a share, 1e-12 up to, not including, 1",
+        ),
+        Setting(
+            "BLOOMDUPE_LAYOUT",
+            '"paged"',
+            _choice(*LAYOUTS),
+            f"one of {', '.join(LAYOUTS)}",
+        ),
+        Setting(
+            "BLOOMDUPE_SCHEME",
+            '"murmur3"',
+            _choice(*hashing.SCHEMES),
+            f"one of {', '.join(hashing.SCHEMES)}",
+        ),
+        Setting("BLOOMDUPE_ON_MISMATCH", '"error"', _choice("error", "new"), "'error' or 'new'"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class BloomdupeSettings:
+    """The settings of a crawl, checked.
+
+    Attributes:
+        directory: where the state lies; None: temporary files.
+        options: what the seen-set shall be like, without the meaning of its keys.
+    """
+
+    directory: Path | None
+    options: StateOptions
+
+
+def read(source: SettingsSource) -> BloomdupeSettings:
+    """Return the checked settings.
+
+    Args:
+        source: ``BLOOMDUPE_*`` and ``JOBDIR``.
+
+    Raises:
+        ConfigurationError: a value is not what the setting expects, or a name is not known.
+    """
+    _refuse_unknown(source)
+    values = {
+        name: _parsed(setting, source.get(name))
+        for name, setting in SETTINGS.items()
+        if name in source and (source.get(name) is not None or name == "BLOOMDUPE_STORE")
+    }
+    store = values.get("BLOOMDUPE_STORE", DEFAULT_STORE)
+    jobdir = source.get("JOBDIR")
+    directory = values.get("BLOOMDUPE_DIR") or (Path(jobdir) / "bloomdupe" if jobdir else None)
+    rate = DEFAULT_BARE_ERROR_RATE if store is None else DEFAULT_ERROR_RATE
+    options = StateOptions(
+        capacity=values.get("BLOOMDUPE_CAPACITY", DEFAULT_CAPACITY),
+        error_rate=values.get("BLOOMDUPE_ERROR_RATE", rate),
+        layout=values.get("BLOOMDUPE_LAYOUT", DEFAULT_LAYOUT),
+        scheme=values.get("BLOOMDUPE_SCHEME", DEFAULT_SCHEME),
+        store=store,
+        on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
+        explicit=frozenset(name.removeprefix("BLOOMDUPE_").lower() for name in values),
+    )
+    return BloomdupeSettings(directory, options)
+
+
+def _parsed(setting: Setting, value: Any) -> Any:
+    try:
+        return setting.parse(value)
+    except ConfigurationError as exc:
+        raise ConfigurationError(f"{setting.name}: {exc}") from exc
+    except (ValueError, TypeError, OverflowError) as exc:
+        raise ConfigurationError(
+            f"{setting.name} = {value!r} is not valid; it takes {setting.expects}"
+        ) from exc
+
+
+def _refuse_unknown(source: SettingsSource) -> None:
+    # A misspelled setting that is silently ignored is found when the crawl is over.
+    names = source if isinstance(source, Mapping) else ()
+    for name in names:
+        if isinstance(name, str) and name.startswith("BLOOMDUPE_") and name not in SETTINGS:
+            raise ConfigurationError(
+                f"{name} is not a setting of this release; there are {', '.join(SETTINGS)}"
+            )

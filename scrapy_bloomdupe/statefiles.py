@@ -1,0 +1,110 @@
+"""Which files make up a state, where are they, and which store belongs to which filter?
+
+It opens no seen-set: ``state`` does.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from scrapy_bloomdupe.errors import StateCorrupt, StateNotFound, StateUnusable
+from scrapy_bloomdupe.stores.environment import Environment
+from scrapy_bloomdupe.stores.lmdb import LmdbStore
+
+FILTER_NAME = "seen.bloom"
+STORE_NAME = "seen.lmdb"
+#: A filter that is being made; never in force.
+UNFINISHED_NAME = FILTER_NAME + ".new"
+_STATE_FILES = (FILTER_NAME, STORE_NAME, STORE_NAME + "-lock")
+
+
+def locate(directory: str | Path) -> Path:
+    """Return the state directory of a job directory, or *directory* itself if it is one.
+
+    Raises:
+        StateNotFound: there is neither.
+    """
+    path = Path(directory)
+    for candidate in (path / "bloomdupe", path):
+        if any((candidate / name).exists() for name in (FILTER_NAME, STORE_NAME)):
+            return candidate
+    raise StateNotFound(
+        2,
+        f"there is no state in {path} or {path / 'bloomdupe'} ({FILTER_NAME}, {STORE_NAME}); give the "
+        "JOBDIR or the BLOOMDUPE_DIR of a crawl",
+    )
+
+
+def move_aside(directory: Path) -> Path:
+    """Move the files of a closed state into a dated directory beside them and return it."""
+    stamp = time.strftime("old-%Y%m%d-%H%M%S")
+    aside = directory / stamp
+    count = 1
+    while aside.exists():
+        count += 1
+        aside = directory / f"{stamp}-{count}"
+    try:
+        aside.mkdir()
+        # The filter last: as long as it is in its place, the state is whole or refused.
+        for name in reversed(_STATE_FILES):
+            if (directory / name).exists():
+                (directory / name).rename(aside / name)
+    except OSError as exc:
+        raise StateUnusable(
+            exc.errno, f"cannot move the state in {directory} to {aside}: {exc.strerror}"
+        ) from exc
+    return aside
+
+
+def write_meta(environment: Environment, filter_id: bytes, identity: Mapping[str, str]) -> None:
+    """Write into the store which filter it belongs to and what its keys mean."""
+    meta = environment.database(b"meta", create=True)
+    encoded = json.dumps(dict(identity), sort_keys=True).encode()
+
+    def put(txn: object) -> None:
+        txn.put(b"filter_id", filter_id, db=meta)  # type: ignore[attr-defined]
+        txn.put(b"identity", encoded, db=meta)  # type: ignore[attr-defined]
+
+    environment.write(put)
+
+
+def read_meta(environment: Environment) -> tuple[bytes, Mapping[str, str]]:
+    """Return what ``write_meta`` wrote.
+
+    Raises:
+        StateCorrupt: it is not there or cannot be read.
+    """
+    meta = environment.database(b"meta", create=False)
+    filter_id = environment.read(meta, b"filter_id")
+    identity = environment.read(meta, b"identity")
+    if filter_id is None or identity is None:
+        raise StateCorrupt(f"{environment.path} does not say which filter it belongs to")
+    try:
+        return filter_id, dict(json.loads(identity))
+    except ValueError as exc:
+        raise StateCorrupt(f"{environment.path}: its identity cannot be read: {exc}") from exc
+
+
+def make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StateUnusable(
+            exc.errno,
+            f"cannot make the directory {directory}: {exc.strerror}; check the path and its permissions",
+        ) from exc
+
+
+def store_is_empty(directory: Path) -> bool:
+    """Return whether the exact store in *directory* holds no key: its creation was cut short."""
+    path = directory / STORE_NAME
+    if path.is_file() and path.stat().st_size == 0:
+        return True
+    environment = Environment.open(path)
+    try:
+        return LmdbStore(environment, create=True).count() == 0
+    finally:
+        environment.close()

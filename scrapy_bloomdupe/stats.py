@@ -1,0 +1,52 @@
+"""Which stats does a crawl get, and what are they called?
+
+``README.md`` says of each what to do when it grows; a test compares.
+"""
+
+from __future__ import annotations
+
+from scrapy_bloomdupe.seen import Verdict
+
+PREFIX = "bloomdupe/"
+
+#: One count per request that was judged.
+VERDICTS: dict[Verdict, str] = {verdict: PREFIX + verdict.value for verdict in Verdict}
+
+#: Duplicates that passed because they are the target of their own redirect.
+REDIRECT_PASS = PREFIX + "redirect_pass"
+
+#: Failures after which the request passed, by place.
+ERROR = PREFIX + "error/"
+ERROR_KEY = ERROR + "key"
+ERROR_CHECK = ERROR + "check"
+ERROR_COMMIT = ERROR + "commit"
+ERROR_SYNC = ERROR + "sync"
+ERROR_GROWTH = ERROR + "growth"
+ERROR_OPEN = ERROR + "open"
+ERROR_CLOSE = ERROR + "close"
+
+# Set when the state is opened, grows, and is closed.
+KEYS = PREFIX + "keys"
+LAYERS = PREFIX + "layers"
+FILL = PREFIX + "fill"
+ERROR_RATE_ESTIMATE = PREFIX + "error_rate_estimate"
+FILTER_BYTES = PREFIX + "filter_bytes"
+OPEN_SECONDS = PREFIX + "open_seconds"
+
+ALL = (
+    *VERDICTS.values(),
+    REDIRECT_PASS,
+    ERROR_KEY,
+    ERROR_CHECK,
+    ERROR_COMMIT,
+    ERROR_SYNC,
+    ERROR_GROWTH,
+    ERROR_OPEN,
+    ERROR_CLOSE,
+    KEYS,
+    LAYERS,
+    FILL,
+    ERROR_RATE_ESTIMATE,
+    FILTER_BYTES,
+    OPEN_SECONDS,
+)

@@ -1,0 +1,1 @@
+"""Was this key certainly seen? Exact stores; see ``base`` for the contract."""

@@ -1,0 +1,62 @@
+"""What does every exact store promise? The contract; no implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Store(Protocol):
+    """A set of whole keys, never truncated, that says what is certainly in it.
+
+    What ``add`` or ``put`` took is visible at once, and on the disk after ``flush``.
+    """
+
+    def add(self, key: bytes) -> bool:
+        """Add *key*; return whether it is newly added. Both answers are proofs.
+
+        Raises:
+            StoreError: the store could not answer or take it; nothing is known of the key.
+        """
+        ...
+
+    def put(self, key: bytes) -> None:
+        """Add *key* without asking: for a key that is known to be new. Adding twice does no harm.
+
+        Raises:
+            StoreError: as ``add``.
+        """
+        ...
+
+    def __contains__(self, key: bytes) -> bool:
+        """Whether *key* is in. Both answers are proofs.
+
+        Raises:
+            StoreError: the store could not answer.
+        """
+        ...
+
+    def iter_keys(self) -> Iterator[bytes]:
+        """Give every key once, in no promised order. Keys added meanwhile may or may not come."""
+        ...
+
+    def count(self) -> int:
+        """Return how many keys are in."""
+        ...
+
+    def flush(self) -> None:
+        """Write what is waiting.
+
+        Raises:
+            StoreError: not written; the keys keep waiting and stay visible.
+        """
+        ...
+
+    def close(self) -> None:
+        """Flush and let go. A second call does nothing.
+
+        Raises:
+            StoreError: not everything could be written.
+        """
+        ...

@@ -1,0 +1,240 @@
+"""How do several parts share one LMDB file, and how does it grow, fail and get to the disk?
+
+It knows transactions, not keys: ``stores.lmdb`` keeps the seen keys in one of its named databases, and
+another part can write to another one in the same transaction.
+
+Traps that this module takes care of: a full map aborts the transaction and with it all that was put
+into it; the map must not be resized while a transaction is open; a file cut short kills the process
+(SIGBUS) when a lost page is read; a commit without sync survives ``kill -9`` but not a power loss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lmdb
+from lmdb import verify as lmdb_verify
+
+from scrapy_bloomdupe.errors import (
+    StateCorrupt,
+    StateExists,
+    StateNotFound,
+    StateUnusable,
+    StoreError,
+)
+
+# Address space, not disk: LMDB's file grows with what is in it.
+INITIAL_MAP_SIZE = 64 << 20
+# A group is some thousand keys. Every key may copy a leaf of 4 KiB and a few pages above it.
+_HEADROOM = 32 << 20
+_MAX_DATABASES = 16
+
+Transaction = Any  # lmdb.Transaction is generic in its stub only, not at run time
+
+
+class Environment:
+    """One LMDB file; made by ``create`` or ``open``. Writes belong to one thread."""
+
+    def __init__(self, env: lmdb.Environment, path: Path) -> None:
+        self.path = path
+        self._env = env
+        self._reader: Transaction | None = None
+        self._closed = False
+        self._page_size = env.stat()["psize"]
+
+    @classmethod
+    def create(cls, path: Path, *, map_size: int = INITIAL_MAP_SIZE) -> Environment:
+        """Make a new, empty file.
+
+        Raises:
+            StateExists: something is at *path*.
+            StateUnusable: the system refused.
+        """
+        if path.exists() and (not path.is_file() or path.stat().st_size):
+            raise StateExists(17, f"{path} exists and is not overwritten; move it aside first")
+        return cls._open(path, map_size, readonly=False)
+
+    @classmethod
+    def open(cls, path: Path, *, map_size: int = INITIAL_MAP_SIZE, readonly: bool = False) -> Environment:
+        """Open what is there.
+
+        Raises:
+            StateNotFound: nothing is there.
+            StateUnusable: the system refused, or it is no file.
+            StateCorrupt: it does not check out; it was left as it is.
+        """
+        if not path.exists():
+            raise StateNotFound(2, f"there is no exact store at {path}")
+        if not path.is_file():
+            raise StateUnusable(21, f"{path} is not a file; move it aside. Nothing was deleted")
+        if path.stat().st_size == 0:
+            # LMDB takes an empty file for a new one: all keys would be gone without a word.
+            raise _corrupt(path, "the file is empty")
+        self = cls._open(path, max(map_size, path.stat().st_size + _HEADROOM), readonly=readonly)
+        try:
+            self._check_length()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    @classmethod
+    def _open(cls, path: Path, map_size: int, *, readonly: bool) -> Environment:
+        try:
+            env = lmdb.open(
+                str(path),
+                map_size=map_size,
+                subdir=False,
+                readonly=readonly,
+                create=not readonly,
+                sync=False,
+                metasync=False,
+                readahead=False,
+                max_dbs=_MAX_DATABASES,
+                max_spare_txns=2,
+            )
+        except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as exc:
+            raise _corrupt(path, f"LMDB says {exc}") from exc
+        except (lmdb.Error, OSError) as exc:
+            raise StateUnusable(
+                getattr(exc, "code", 0),
+                f"cannot open {path}: {exc}; check the path, its permissions and the free space of the "
+                "disk. Nothing was deleted",
+            ) from exc
+        return cls(env, path)
+
+    def database(self, name: bytes, *, create: bool) -> Any:
+        """Return the named database.
+
+        Raises:
+            StateCorrupt: it is not there and *create* is false, or cannot be read.
+            StoreError: it could not be made.
+        """
+        self._drop_reader()
+        try:
+            return self._env.open_db(name, create=create)
+        except lmdb.NotFoundError as exc:
+            raise _corrupt(self.path, f"it has no database {name!r}") from exc
+        except (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError) as exc:
+            raise _corrupt(self.path, f"LMDB says {exc}") from exc
+        except lmdb.Error as exc:
+            raise _store_error(self.path, "write to", exc) from exc
+
+    def reader(self) -> Transaction:
+        """Return a read transaction that sees the last commit; good until the next ``write``."""
+        if self._reader is None:
+            self._reader = self._env.begin()
+        return self._reader
+
+    def read(self, database: Any, key: bytes) -> bytes | None:
+        """Return the value of *key*, or None.
+
+        Raises:
+            StoreError: the file could not be read.
+        """
+        try:
+            value: bytes | None = self.reader().get(key, db=database)
+        except lmdb.Error as exc:
+            raise _store_error(self.path, "read", exc) from exc
+        return value
+
+    def write(self, work: Callable[[Transaction], None]) -> None:
+        """Run *work* in one write transaction and commit it.
+
+        Args:
+            work: puts into the transaction; run again, from the start, if the map had to grow.
+
+        Raises:
+            StoreError: nothing of it was written (disk full, input/output error).
+        """
+        self._drop_reader()
+        try:
+            self._make_room(_HEADROOM)
+            while True:
+                try:
+                    with self._env.begin(write=True) as txn:
+                        work(txn)
+                    return
+                except lmdb.MapFullError:
+                    self._make_room(2 * self._env.info()["map_size"])
+        except (lmdb.Error, OSError) as exc:
+            raise _store_error(self.path, "write to", exc) from exc
+
+    def snapshot(self) -> Transaction:
+        """Return a read transaction of its own, to be used in a ``with``: it holds back the reuse of
+        pages for as long as it is open."""
+        return self._env.begin()
+
+    def sync(self) -> None:
+        """Bring all commits to the disk. May take seconds; any thread may call it.
+
+        Raises:
+            StoreError: the system could not.
+        """
+        try:
+            self._env.sync(True)
+        except lmdb.Error as exc:
+            raise _store_error(self.path, "sync", exc) from exc
+
+    def num_bytes(self) -> int:
+        """Return the size of the file in bytes."""
+        return self.path.stat().st_size
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._drop_reader()
+        self._env.close()
+
+    def _drop_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.abort()
+            self._reader = None
+
+    def _make_room(self, headroom: int) -> None:
+        info = self._env.info()
+        used = (info["last_pgno"] + 1) * self._page_size
+        size = info["map_size"]
+        if used + headroom > size:
+            while used + headroom > size:
+                size *= 2
+            self._env.set_mapsize(size)
+
+    def _check_length(self) -> None:
+        needed = (self._env.info()["last_pgno"] + 1) * self._page_size
+        found = self.path.stat().st_size
+        if found >= needed:
+            return
+        # Pages at the very end that were taken and given back within one transaction are never
+        # written, so a short file may be whole: only the walk tells. It does not map the file.
+        if problems := verify(self.path):
+            raise _corrupt(self.path, f"the file has {found} bytes, its pages need {needed}: {problems[0]}")
+
+
+def verify(path: Path) -> list[str]:
+    """Return what is wrong with the pages of a closed LMDB file; empty: nothing.
+
+    Reads the file without LMDB, so that no damage can kill the process. Some seconds per 10^6 keys.
+    """
+    try:
+        walk: Any = lmdb_verify.verify
+        return [str(problem) for problem in walk(str(path), subdir=False)]
+    except (lmdb_verify.VerifyError, OSError) as exc:
+        return [str(exc)]
+
+
+def _corrupt(path: Path, what: str) -> StateCorrupt:
+    return StateCorrupt(
+        f"{path}: {what}; the file was left as it is. Restore it from a copy, or move its directory "
+        "aside to start anew"
+    )
+
+
+def _store_error(path: Path, verb: str, exc: Exception) -> StoreError:
+    with contextlib.suppress(AttributeError):
+        return StoreError(exc.code, f"cannot {verb} {path}: {exc}")  # type: ignore[attr-defined]
+    return StoreError(getattr(exc, "errno", 0) or 0, f"cannot {verb} {path}: {exc}")

@@ -1,0 +1,105 @@
+"""Was this key certainly seen? Whole keys in an LMDB database.
+
+LMDB because it is ordered (search by bisection), opens at once at any size, and loses no commit on
+``kill -9``. The file itself is the business of ``environment``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scrapy_bloomdupe.errors import StoreError
+from scrapy_bloomdupe.stores.environment import Environment, Transaction
+
+# Keys per commit: about 20 ms on the thread that asks. A timer above commits smaller groups.
+GROUP_SIZE = 2_000
+_CHUNK = 10_000
+#: LMDB's own limit.
+MAX_KEY_SIZE = 511
+
+
+class LmdbStore:
+    """An exact store in the database ``seen`` of an environment; contract: ``stores.base.Store``.
+
+    Keys wait in a group until it is full or ``flush`` is called; a group that cannot be written stays
+    in memory, visible, and is tried again. A key has 1 to 511 bytes.
+    """
+
+    def __init__(
+        self, environment: Environment, *, create: bool = False, group_size: int = GROUP_SIZE
+    ) -> None:
+        self.environment = environment
+        self._database = environment.database(b"seen", create=create)
+        self._waiting: set[bytes] = set()
+        self._group_size = group_size
+        self._next_commit = group_size
+
+    def add(self, key: bytes) -> bool:
+        if key in self:
+            return False
+        self.put(key)
+        return True
+
+    def put(self, key: bytes) -> None:
+        if not 1 <= len(key) <= MAX_KEY_SIZE:
+            raise StoreError(
+                22, f"a key has {len(key)} bytes, the store takes 1 to {MAX_KEY_SIZE}: {key[:20]!r}"
+            )
+        self._waiting.add(key)
+        if len(self._waiting) >= self._next_commit:
+            # If this fails the next try comes when as many again are waiting, not with every key.
+            self._next_commit = 2 * len(self._waiting)
+            self.flush()
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._waiting or self.environment.read(self._database, key) is not None
+
+    def iter_keys(self) -> Iterator[bytes]:
+        self.flush()
+        last: bytes | None = None
+        while chunk := self._chunk_after(last):
+            yield from chunk
+            last = chunk[-1]
+
+    def count(self) -> int:
+        with self.environment.snapshot() as txn:
+            entries: int = txn.stat(self._database)["entries"]
+            known = sum(txn.get(key, db=self._database) is not None for key in self._waiting)
+        return entries + len(self._waiting) - known
+
+    @property
+    def num_waiting(self) -> int:
+        """Keys that are not yet written."""
+        return len(self._waiting)
+
+    def flush(self) -> None:
+        if not self._waiting:
+            return
+        # Sorted: neighbours share pages, and each page is copied once per commit.
+        items = [(key, b"") for key in sorted(self._waiting)]
+
+        def put_all(txn: Transaction) -> None:
+            with txn.cursor(self._database) as cursor:
+                cursor.putmulti(items, dupdata=False, overwrite=False)
+
+        self.environment.write(put_all)
+        self._waiting.clear()
+        self._next_commit = self._group_size
+
+    def close(self) -> None:
+        self.flush()
+
+    def _chunk_after(self, last: bytes | None) -> list[bytes]:
+        # A transaction per chunk: a long one would hold back the reuse of pages, and the growth of
+        # the map, for all others.
+        with self.environment.snapshot() as txn, txn.cursor(self._database) as cursor:
+            if not (cursor.first() if last is None else cursor.set_range(last)):
+                return []
+            if last is not None and cursor.key() == last and not cursor.next():
+                return []
+            keys: list[bytes] = []
+            for key in cursor.iternext(keys=True, values=False):
+                keys.append(key)
+                if len(keys) == _CHUNK:
+                    break
+            return keys
