@@ -38,10 +38,12 @@ class Crawl:
 
     Attributes:
         stats: Scrapy's stats.
+        remarks: what the duplicate filter wrote to the log.
         seconds: how long the process took, its start included.
     """
 
     stats: dict[str, Any]
+    remarks: tuple[str, ...]
     seconds: float
 
 
@@ -98,7 +100,8 @@ def crawl(
         Trouble: it failed, or did not end in time.
     """
     stats, log = folder / "stats.json", folder / "crawl.log"
-    stats.unlink(missing_ok=True)
+    for leftover in (stats, log):
+        leftover.unlink(missing_ok=True)
     command = [sys.executable, "-m", "scrapy", "crawl", spider, "-a", f"shop={url}"]
     command += ["-o", f"{folder / 'items.jsonl'}:jsonlines"]
     for setting in (f"STATS_JSON={stats}", *settings):
@@ -115,7 +118,8 @@ def crawl(
             raise Trouble(f"{message}\n{_tail(log)}") from None
     if code or not stats.exists():
         raise Trouble(f"{spider} ended with exit code {code}.\n{_tail(log)}")
-    return Crawl(json.loads(stats.read_text(encoding="utf-8")), time.monotonic() - began)
+    seconds = time.monotonic() - began
+    return Crawl(json.loads(stats.read_text(encoding="utf-8")), _remarks(log), seconds)
 
 
 def _wait_for_answers(process: subprocess.Popen[bytes], folder: Path, number: int) -> None:
@@ -137,6 +141,8 @@ def _started(
     search = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     environment = os.environ | {
         "PYTHONUTF8": "1",
+        # Temporary files of a crawl that is killed go with the folder.
+        "TMPDIR": str(folder),
         "TLDEXTRACT_CACHE": str(folder / "tldextract"),
         # The children run in another folder, where a relative path would lead elsewhere.
         "PYTHONPATH": os.pathsep.join(str(Path(path).absolute()) for path in search if path),
@@ -163,6 +169,11 @@ def _started(
                 process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def _remarks(log: Path) -> tuple[str, ...]:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return tuple(line.partition("] ")[2] for line in lines if " [scrapy_bloomdupe" in line)
 
 
 def _tail(log: Path, lines: int = 25) -> str:

@@ -71,6 +71,16 @@ def print_stats(runs: Mapping[str, Mapping[str, Any]]) -> None:
     print()
 
 
+def print_remarks(runs: Mapping[str, Sequence[str]]) -> None:
+    """Print what the filter wrote to the log of each run, if it did."""
+    for heading, remarks in runs.items():
+        if remarks:
+            print(f"What the filter wrote to the log{heading and f' of the {heading}'}:")
+            for remark in remarks:
+                print(textwrap.fill(remark, 100, initial_indent="  ", subsequent_indent="    "))
+            print()
+
+
 def print_checks(checks: Sequence[Check]) -> bool:
     """Print what was expected and what came out.
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from processes import PROJECT, Crawl, Trouble, crawl, open_shop, server_log
-from report import Check, print_checks, print_stats, print_text, print_title
+from report import Check, print_checks, print_remarks, print_stats, print_text, print_title
 from shop.counts import Counts, count
 from shop.server import read_log
 from shop.site import Ask, Shop
@@ -39,6 +39,7 @@ def s01_default(folder: Path, settings: Sequence[str], counts: Counts, stock: bo
         "say:"
     )
     print_stats({"": done.stats})
+    print_remarks({"": done.remarks})
     checks = [Check("the crawl ended by itself", "finished", done.stats.get("finish_reason"))]
     return print_checks(checks + _checks(folder, counts, [done], stock))
 
@@ -57,6 +58,7 @@ def s02_resume(folder: Path, settings: Sequence[str], counts: Counts, stock: boo
         "the rest. The stats of both runs:"
     )
     print_stats({"first run": first.stats, "second run": second.stats})
+    print_remarks({"first run": first.remarks, "second run": second.remarks})
     checks = [
         Check("the first run was stopped", "shutdown", first.stats.get("finish_reason")),
         Check("the second run ended by itself", "finished", second.stats.get("finish_reason")),
@@ -128,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.lesson in (name, "all"):
             with tempfile.TemporaryDirectory(prefix="shop-crawl-") as folder:
                 good &= lesson(Path(folder), [STOCK] if args.stock else [], counts, args.stock)
-    if args.stock:
+    if args.stock and good:
         whole = count(SHOP)
         print_text(
             f"This was Scrapy's own filter. {whole.products - counts.products} of the "

@@ -7,7 +7,8 @@ it was seen and where it is kept is the business of the floors below.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.dupefilters import RFPDupeFilter
@@ -19,12 +20,13 @@ import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import BloomdupeError
 from scrapy_bloomdupe.filters.growth import Growth
+from scrapy_bloomdupe.importing import SEEN_NAME
 from scrapy_bloomdupe.keys import RequestKeys
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.redirects import RedirectPasses
-from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.syncing import Syncer
+from scrapy_bloomdupe.watch import Watch
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -80,7 +82,7 @@ class BloomDupeFilter(RFPDupeFilter):
         self._repeater: engine.Repeater | None = None
         self._syncer: Syncer | None = None
         self._wait = self._backoff = 0
-        self._warned: set[str] = set()
+        self._watch = Watch(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -99,39 +101,39 @@ class BloomDupeFilter(RFPDupeFilter):
             return
         try:
             self._open_state()
-        except BloomdupeError as exc:
+        except (BloomdupeError, OSError) as exc:
             crawler = self._crawler
             if crawler is None or not engine.is_crawling(crawler):
                 raise
             self._refused = True
-            self._count(stats.ERROR_OPEN)
+            self._watch.count(stats.ERROR_OPEN)
             logger.error("The crawl does not start: %s", exc, extra={"spider": crawler.spider})
             engine.refuse_to_start(crawler, REFUSED)
 
     def request_seen(self, request: Request) -> bool:
         state = self._state
         if state is None:
-            if self._refused:
+            if self._refused or not self._watch.attempt(stats.ERROR_OPEN, self.open):
+                self._refused = True
                 return False
-            self.open()
             state = self._state
             if state is None:
                 return False
         try:
             key = self._keys.key(request)
         except Exception as exc:
-            self._failed(stats.ERROR_KEY, exc, request)
+            self._watch.failed(stats.ERROR_KEY, exc, request)
             return False
         try:
             verdict = state.seen.check_and_add(key)
         except Exception as exc:
-            self._failed(stats.ERROR_CHECK, exc, request)
+            self._watch.failed(stats.ERROR_CHECK, exc, request)
             return False
-        self._count(stats.VERDICTS[verdict])
+        self._watch.count(stats.VERDICTS[verdict])
         if not verdict.seen:
             return False
         if "redirect_urls" in request.meta and self._is_own_redirect(request, key):
-            self._count(stats.REDIRECT_PASS)
+            self._watch.count(stats.REDIRECT_PASS)
             return False
         return True
 
@@ -146,27 +148,44 @@ class BloomDupeFilter(RFPDupeFilter):
         self._state = None
         # A request that comes after this passes, as at any failure; it does not open a new state.
         self._refused = True
-        self._try(stats.ERROR_CHECK, lambda: self._publish(state))
-        summary = report.summary(state, self._counts())
-        self._try(stats.ERROR_CLOSE, state.close)
-        logger.info(summary, extra={"spider": self._spider()})
+        extra = {"spider": self._watch.spider}
+        self._watch.attempt(stats.ERROR_CLOSE, lambda: self._publish(state))
+        self._watch.attempt(
+            stats.ERROR_CLOSE, lambda: logger.info(report.summary(state, self._watch.verdicts()), extra=extra)
+        )
+        self._watch.attempt(stats.ERROR_CLOSE, state.close)
+        waiting = self._waiting_requests()
+        if waiting and not state.temporary and not self._settings.get("JOBDIR"):
+            logger.warning(report.left_waiting(state, waiting), extra=extra)
 
     def _open_state(self) -> None:
         read = bloomdupe_settings.read(self._settings)
         options = read.options.with_identity(self._keys.identity())
         where = read.directory
         state = open_temporary(options) if where is None else open_or_create(where, options)
+        try:
+            self._publish(state)
+        except BaseException:
+            state.close()
+            raise
         self._state = state
         state.filter.on_growth = self._grew
-        self._publish(state)
-        self._set(stats.OPEN_SECONDS, round(state.open_seconds, 6))
-        for notice in state.notices:
-            logger.warning(notice, extra={"spider": self._spider()})
-        logger.info(report.opened(state), extra={"spider": self._spider()})
+        self._watch.set(stats.OPEN_SECONDS, round(state.open_seconds, 6))
+        self._tell(state)
         if self._crawler is not None:
             connect = self._crawler.signals.connect
             connect(self._redirects.response_received, signal=signals.response_received)
             connect(self._spider_opened, signal=signals.spider_opened)
+
+    def _tell(self, state: State) -> None:
+        extra = {"spider": self._watch.spider}
+        if state.is_new and (seen := self._seen_by_scrapy()):
+            state.notices.append(report.not_imported(seen))
+        if not state.was_clean:
+            state.notices.append(report.unclean(state))
+        for notice in state.notices:
+            logger.warning(notice, extra=extra)
+        logger.info(report.opened(state), extra=extra)
 
     def _spider_opened(self) -> None:
         if (state := self._state) is None:
@@ -178,27 +197,26 @@ class BloomDupeFilter(RFPDupeFilter):
     def _commit(self) -> None:
         """Write what waits; after a failure wait twice as long as before it."""
         if self._syncer is not None and (error := self._syncer.take_error()) is not None:
-            self._failed(stats.ERROR_SYNC, error)
+            self._watch.failed(stats.ERROR_SYNC, error)
         if self._wait > 0:
             self._wait -= 1
             return
         assert self._state is not None
-        if self._try(stats.ERROR_COMMIT, self._state.flush):
+        if self._watch.attempt(stats.ERROR_COMMIT, self._state.flush):
             self._backoff = 0
         else:
             self._wait = self._backoff = min(_MAX_BACKOFF, 2 * self._backoff + 1)
 
     def _grew(self, growth: Growth) -> None:
-        extra = {"spider": self._spider()}
-        self._set(stats.LAYERS, growth.layers)
+        extra = {"spider": self._watch.spider}
+        self._watch.set(stats.LAYERS, growth.layers)
         if growth.error is None:
             logger.info(report.grew(growth), extra=extra)
             return
-        self._count(stats.ERROR_GROWTH)
+        self._watch.count(stats.ERROR_GROWTH)
         state = self._state
         assert state is not None
-        if stats.ERROR_GROWTH not in self._warned:
-            self._warned.add(stats.ERROR_GROWTH)
+        if self._watch.is_first(stats.ERROR_GROWTH):
             logger.error(report.overfull(growth, exact=state.store is not None), extra=extra)
         if state.store is None and growth.rate > _STOP_AT * state.filter.error_rate:
             if not state.seen.frozen:
@@ -212,51 +230,23 @@ class BloomDupeFilter(RFPDupeFilter):
         try:
             return self._redirects.allows(request, key)
         except Exception as exc:
-            self._failed(stats.ERROR_KEY, exc, request)
+            self._watch.failed(stats.ERROR_KEY, exc, request)
             return True
 
     def _publish(self, state: State) -> None:
         info = state.filter.info()
-        self._set(stats.KEYS, state.num_keys())
-        self._set(stats.LAYERS, len(info.layers))
-        self._set(stats.FILL, round(info.fill, 4))
-        self._set(stats.ERROR_RATE_ESTIMATE, float(f"{info.error_rate_estimate:.3g}"))
-        self._set(stats.FILTER_BYTES, info.num_bytes)
+        self._watch.set(stats.KEYS, state.num_keys())
+        self._watch.set(stats.LAYERS, len(info.layers))
+        self._watch.set(stats.FILL, round(info.fill, 4))
+        self._watch.set(stats.ERROR_RATE_ESTIMATE, float(f"{info.error_rate_estimate:.3g}"))
+        self._watch.set(stats.FILTER_BYTES, info.num_bytes)
 
-    def _try(self, where: str, function: Any) -> bool:
-        try:
-            function()
-        except Exception as exc:
-            self._failed(where, exc)
-            return False
-        return True
+    def _seen_by_scrapy(self) -> Path | None:
+        """Return the file of Scrapy's own filter in the job directory, if it has something in it."""
+        jobdir = self._settings.get("JOBDIR")
+        path = Path(jobdir, SEEN_NAME) if jobdir else None
+        return path if path is not None and path.is_file() and path.stat().st_size else None
 
-    def _failed(self, where: str, exc: Exception, request: Request | None = None) -> None:
-        """Count a failure and warn of the first one of its place."""
-        self._count(where)
-        if where in self._warned:
-            return
-        self._warned.add(where)
-        expected = isinstance(exc, BloomdupeError)
-        logger.warning(
-            report.failed(where, exc, request),
-            exc_info=None if expected else (type(exc), exc, exc.__traceback__),
-            extra={"spider": self._spider()},
-        )
-
-    def _count(self, name: str) -> None:
-        if self._crawler is not None and self._crawler.stats is not None:
-            self._crawler.stats.inc_value(name)
-
-    def _set(self, name: str, value: Any) -> None:
-        if self._crawler is not None and self._crawler.stats is not None:
-            self._crawler.stats.set_value(name, value)
-
-    def _counts(self) -> dict[Verdict, int]:
-        if self._crawler is None or self._crawler.stats is None:
-            return {}
-        get = self._crawler.stats.get_value
-        return {verdict: get(name, 0) for verdict, name in stats.VERDICTS.items()}
-
-    def _spider(self) -> Any:
-        return self._crawler.spider if self._crawler is not None else None
+    def _waiting_requests(self) -> int:
+        """Return how many requests were scheduled and not sent: they are marked as seen."""
+        return self._watch.value("scheduler/enqueued") - self._watch.value("scheduler/dequeued")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -89,7 +90,8 @@ def open_temporary(options: StateOptions) -> State:
         lock.release()
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    state.temporary = True
+    # Not only at close: Scrapy can end without closing its scheduler, on a signal while it starts.
+    state.on_removal(weakref.finalize(state, shutil.rmtree, directory, ignore_errors=True))
     state.open_seconds = time.perf_counter() - started
     return state
 

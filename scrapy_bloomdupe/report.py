@@ -6,6 +6,7 @@ It formats and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.filters.growth import Growth
@@ -13,6 +14,7 @@ from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.state import State
 
 _PLACES = {
+    stats.ERROR_OPEN: "the state could not be opened; every request passes unfiltered",
     stats.ERROR_KEY: "the key of a request could not be made; the request passes unfiltered",
     stats.ERROR_CHECK: "the seen-set could not answer; the request passes unfiltered",
     stats.ERROR_COMMIT: (
@@ -45,11 +47,37 @@ def opened(state: State) -> str:
             f"Seen-set: new in {place} for {info.capacity:,} keys at an error rate of "
             f"{info.error_rate:g} ({size(info.num_bytes)}, {info.layout}, {info.scheme}, {confirm})"
         )
-    ended = "" if state.was_clean else "; it was not closed in order the last time"
     return (
         f"Seen-set: {state.num_keys():,} keys in {state.directory}, opened in "
         f"{state.open_seconds * 1000:.1f} ms ({size(info.num_bytes)}, {info.layout}, {info.scheme}, "
-        f"{confirm}){ended}"
+        f"{confirm})"
+    )
+
+
+def not_imported(seen: Path) -> str:
+    """Return the notice of a job that was begun with Scrapy's own filter."""
+    return (
+        f"{seen} holds what Scrapy's own filter has seen ({size(seen.stat().st_size)}), which this new "
+        f"seen-set does not know: its pages will be crawled again. To take it over, stop, run `bloomdupe "
+        f"import {seen.parent}`, and resume"
+    )
+
+
+def unclean(state: State) -> str:
+    """Return the notice of a state whose last process was killed."""
+    return (
+        f"The last run on {state.directory} did not end in order. What it had seen is here, but requests "
+        "that it had scheduled and not sent are marked as seen too, and if Scrapy's own queue lost them "
+        "their pages are not crawled. Start in an empty directory to be sure of every page"
+    )
+
+
+def left_waiting(state: State, count: int) -> str:
+    """Return the notice of a crawl without a job directory that was stopped early."""
+    return (
+        f"{count:,} requests were scheduled and not sent. There is no JOBDIR to keep them, and they are "
+        f"marked as seen in {state.directory}: the next run will not crawl them. Set JOBDIR to stop and "
+        "resume a crawl on a BLOOMDUPE_DIR"
     )
 
 
@@ -66,7 +94,7 @@ def summary(state: State, counts: Mapping[Verdict, int]) -> str:
     layers = "1 layer" if len(info.layers) == 1 else f"{len(info.layers)} layers"
     return (
         f"Seen-set: {', '.join(parts)}; {state.num_keys():,} keys in {layers}, {info.fill:.0%} full, error "
-        f"rate {info.error_rate_estimate:.2g} (asked: {info.error_rate:g}), "
+        f"rate {max(info.error_rate_estimate, 1e-12):.2g} (asked: {info.error_rate:g}), "
         f"{size(state.num_bytes())} on disk"
     )
 

@@ -13,7 +13,7 @@ Made by ``opening``. Not here: requests, settings.
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from scrapy_bloomdupe.errors import BloomdupeError, FilterError, StoreError
@@ -34,7 +34,6 @@ class State:
         notices: sentences that a person should read.
         open_seconds: how long opening took.
         is_new: it was made, not found.
-        temporary: its directory goes when it is closed.
     """
 
     def __init__(
@@ -53,9 +52,18 @@ class State:
         self.notices: list[str] = []
         self.open_seconds = 0.0
         self.is_new = False
-        self.temporary = False
+        self._remove: Callable[[], object] | None = None
         self._lock = lock
         self._closed = False
+
+    @property
+    def temporary(self) -> bool:
+        """Whether its directory goes when it is closed."""
+        return self._remove is not None
+
+    def on_removal(self, remove: Callable[[], object]) -> None:
+        """Make the state temporary: *remove* is called when it is closed."""
+        self._remove = remove
 
     @property
     def was_clean(self) -> bool:
@@ -116,8 +124,8 @@ class State:
             self.release_files(clean=error is None)
         finally:
             self._lock.release()
-            if self.temporary:
-                shutil.rmtree(self.directory, ignore_errors=True)
+            if self._remove is not None:
+                self._remove()
         if error is not None:
             raise error
 

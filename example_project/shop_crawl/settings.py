@@ -6,11 +6,11 @@ BOT_NAME = "shop_crawl"
 SPIDER_MODULES = ["shop_crawl.spiders"]
 LOG_LEVEL = "INFO"
 
-# The shop stands on this machine and belongs to us: as fast as it can answer.
+# The shop stands on this machine and belongs to us: as fast as it can answer. For other people's
+# sites keep what Scrapy's project template says: one request at a time, a second apart.
 ROBOTSTXT_OBEY = False
 AUTOTHROTTLE_ENABLED = False
 DOWNLOAD_DELAY = 0
-# The same in Scrapy's project template; asked for here since its default differs between versions.
 CONCURRENT_REQUESTS_PER_DOMAIN = 8
 
 RETRY_ENABLED = True

@@ -89,6 +89,7 @@ class BloomFilter(PersistedFilter):
             file.write(data)
         except OSError as exc:
             file.close()
+            path.unlink()
             raise FilterError(exc.errno, f"cannot write the header of {path}: {exc}") from exc
         return cls(file, header, writable=True)
 

@@ -106,12 +106,12 @@ class PersistedFilter:
         self._write_header(clean=False)
 
     def flush(self) -> None:
-        """Write counts into the header.
+        """Write counts into the header, if they have changed.
 
         Raises:
             FilterError: the system could not.
         """
-        if self._writable and not self._closed:
+        if self._writable and not self._closed and self._layers() != self._header.layers:
             self._write_header(clean=False)
 
     def sync(self) -> None:
