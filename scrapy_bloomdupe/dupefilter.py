@@ -130,12 +130,11 @@ class BloomDupeFilter(RFPDupeFilter):
             self._watch.failed(stats.ERROR_CHECK, exc, request)
             return False
         self._watch.count(stats.VERDICTS[verdict])
-        if not verdict.seen:
-            return False
-        if "redirect_urls" in request.meta and self._is_own_redirect(request, key):
+        passes = verdict.seen and "redirect_urls" in request.meta and self._is_own_redirect(request, key)
+        self._redirects.asked(request)
+        if passes:
             self._watch.count(stats.REDIRECT_PASS)
-            return False
-        return True
+        return verdict.seen and not passes
 
     def close(self, reason: str) -> None:
         state = self._state

@@ -104,13 +104,24 @@ def fnv1a_64(data: bytes, basis: int = _FNV_BASIS) -> int:
     return value
 
 
+def _finish(value: int) -> int:
+    """Return a 64-bit value with every bit depending on every other one.
+
+    The lowest bit of an FNV-1a value is the parity of the lowest bits of the data, whatever the basis:
+    two values of one key would not be independent. MurmurHash3's finalizer, fmix64 (A. Appleby).
+    """
+    value = (value ^ value >> 33) * 0xFF51AFD7ED558CCD & _MASK
+    value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53 & _MASK
+    return value ^ value >> 33
+
+
 def _fnv1a_pair(secret: bytes) -> PairFunction:
     # The secret is hashed first, so each half starts from a state that nobody outside knows.
     basis1 = fnv1a_64(secret[:16])
     basis2 = fnv1a_64(secret[16:])
 
     def pair(key: bytes) -> tuple[int, int]:
-        return fnv1a_64(key, basis1), fnv1a_64(key, basis2)
+        return _finish(fnv1a_64(key, basis1)), _finish(fnv1a_64(key, basis2))
 
     return pair
 
@@ -122,9 +133,10 @@ def _fnv1a_digest(secret: bytes, size: int) -> DigestFunction:
 
     def digest(key: bytes) -> bytes:
         h1, h2 = pair(key)
-        # The same combination, in whole 64-bit words; an odd step never repeats one.
+        # The same combination, in whole 64-bit words; an odd step never repeats one. Finished again: the
+        # low bits of words in a progression follow from each other.
         h2 |= 1
-        return words(*[(h1 + i * h2) & _MASK for i in count])
+        return words(*[_finish(h1 + i * h2 & _MASK) for i in count])
 
     return digest
 

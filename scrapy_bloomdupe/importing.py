@@ -19,6 +19,10 @@ SEEN_NAME = "requests.seen"
 
 _BLOCK = 1 << 20
 _LINE = re.compile(rb"([0-9a-fA-F]+)\r?\n")
+# What is no line of digits ends with its own line, or where a record begins: 0 is the first byte of
+# every record of under 256 bytes, and of no text.
+_JUNK = re.compile(rb"[^\n\0]*(?:\n|(?=\0))")
+_LONGEST_LINE = 1 << 16
 # A record of under 12,336 bytes starts with a byte below "0", a line of hex digits never does.
 _FIRST_DIGIT = 0x30
 
@@ -69,41 +73,39 @@ def read_seen(path: Path, counts: ImportCounts) -> Iterator[bytes]:
                 counts.bytes_read += len(block)
                 data = rest + block
                 used = 0
-                for fingerprint, end in _entries(data, counts):
-                    counts.keys += 1
+                for fingerprint, end in _entries(data):
+                    if fingerprint is None:
+                        counts.bytes_skipped += end - used
+                    else:
+                        counts.keys += 1
+                        yield as_key(fingerprint)
                     used = end
-                    yield as_key(fingerprint)
                 rest = data[used:]
             counts.bytes_skipped += len(rest)
     except OSError as exc:
         raise StateUnusable(exc.errno, f"cannot read {path}: {exc.strerror}") from exc
 
 
-def _entries(data: bytes, counts: ImportCounts) -> Iterator[tuple[bytes, int]]:
-    """Give whole entries and where they end; stop at the first that is cut off."""
+def _entries(data: bytes) -> Iterator[tuple[bytes | None, int]]:
+    """Give each whole entry, or None for bytes that are none, and where it ends; stop at the first one
+    that is cut off."""
     at, size = 0, len(data)
     while at < size:
         if data[at] >= _FIRST_DIGIT:
-            line = _LINE.match(data, at)
-            if line is not None:
-                digits = line[1]
+            if line := _LINE.match(data, at):
                 at = line.end()
-                if len(digits) % 2:
-                    counts.bytes_skipped += len(line[0])
-                else:
-                    yield bytes.fromhex(digits.decode()), at
-                continue
-            end = data.find(b"\n", at)
-            if end < 0:
+                yield (bytes.fromhex(line[1].decode()) if len(line[1]) % 2 == 0 else None), at
+            elif junk := _JUNK.match(data, at):
+                at = junk.end()
+                yield None, at
+            elif size - at > _LONGEST_LINE:
+                yield None, size
                 return
-            counts.bytes_skipped += end + 1 - at
-            at = end + 1
+            else:
+                return
             continue
-        if at + 2 > size:
-            return
         end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-        if end > size:
+        if at + 2 > size or end > size:
             return
-        if end > at + 2:
-            yield data[at + 2 : end], end
+        yield (data[at + 2 : end] or None), end
         at = end

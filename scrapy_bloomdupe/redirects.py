@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: Scrapy's middlewares add a hop; a copy (``meta=response.meta``) has no more than it copied.
 DELIVERED = "bloomdupe_delivered_hops"
 
+#: In ``request.meta``: the method of the last hop that the filter judged, if it was not GET.
+ASKED = "bloomdupe_asked_method"
+
 _REMEMBERED = 10_000
 
 
@@ -40,6 +43,12 @@ class RedirectPasses:
     def from_settings(cls, keys: RequestKeys, settings: BaseSettings) -> RedirectPasses:
         return cls(keys, settings.getint("REDIRECT_MAX_TIMES"))
 
+    def asked(self, request: Request) -> None:
+        """Note the method of a request that the filter judged: a redirect can turn POST into GET, and a
+        page that was posted to is not the one that was got."""
+        if request.method != "GET" or ASKED in request.meta:
+            request.meta[ASKED] = request.method
+
     def response_received(self, response: Response, request: Request) -> None:
         """Handle the signal of this name: from here on the meta can be copied by a callback."""
         if hops := request.meta.get("redirect_urls"):
@@ -57,7 +66,10 @@ class RedirectPasses:
             return False
         if meta.get(DELIVERED) == len(hops):
             return False
-        if self._keys.key(request.replace(url=hops[-1])) != key:
+        # Any hop, not only the last one: a page can send a visitor elsewhere for a cookie and back.
+        if meta.get(ASKED, "GET") != request.method or not any(
+            self._keys.key(request.replace(url=hop)) == key for hop in dict.fromkeys(reversed(hops))
+        ):
             return False
         granted = self._granted.pop(key, 0)
         if granted < self._max_hops:

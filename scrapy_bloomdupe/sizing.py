@@ -99,7 +99,7 @@ def spread_error_rate(num_bits: float, num_hashes: int, num_keys: float, page_bi
 
 def combined_error_rate(rates: list[float]) -> float:
     """Return 1 - prod(1 - p_i): the rate of layers that are all asked (Almeida 2007, section 3)."""
-    return -math.expm1(sum(math.log1p(-min(rate, 1 - 1e-16)) for rate in rates))
+    return max(0.0, -math.expm1(sum(math.log1p(-min(rate, 1 - 1e-16)) for rate in rates)))
 
 
 def estimate_num_keys(num_bits: float, num_hashes: int, fill: float) -> float:
@@ -112,7 +112,13 @@ def estimate_num_keys(num_bits: float, num_hashes: int, fill: float) -> float:
 
 
 def capacity_for(num_bytes: float, error_rate: float) -> int:
-    """Return how many keys fit into *num_bytes* bytes at *error_rate*: the inverse of the size."""
+    """Return how many keys fit into *num_bytes* bytes at *error_rate*: the inverse of the size.
+
+    Raises:
+        ConfigurationError: *num_bytes* is not a number of bytes.
+    """
+    if not math.isfinite(num_bytes):
+        raise ConfigurationError(f"bytes={num_bytes!r} is not a number of bytes; give for example 2e9")
     return math.floor(num_bytes * 8 * _LN2**2 / -math.log(error_rate))
 
 

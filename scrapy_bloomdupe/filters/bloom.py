@@ -230,13 +230,7 @@ class BloomFilter(PersistedFilter):
         array = self._layout.layer(
             self._file.map(layer.offset, layer.num_bytes), layer.num_bits, layer.num_hashes
         )
-        header = self._header
-        self._header = replace(header, layers=(*layers, layer))
-        try:
-            self._file.write(self._header.pack())
-        except OSError:
-            self._header = header
-            raise
+        self._put_header(replace(self._header, layers=(*layers, layer)))
         self._older.insert(0, self._newest)
         self._newest = array
         self._count_layers()

@@ -173,7 +173,9 @@ class ClassicLayout:
 
     def size_for(self, capacity: int, error_rate: float, slack: float) -> sizing.BloomSize:
         size = sizing.size_for(capacity, error_rate, slack)
-        num_bits = size.num_bits
+        # Double hashing knows m^2 progressions: in a very small array one key can have all the positions
+        # of another one. The least array is as large as a page.
+        num_bits = max(size.num_bits, PAGE_BITS)
         while math.gcd(num_bits, _SMALL_PRIMES) != 1:
             num_bits += 1
         return replace(size, num_bits=num_bits)

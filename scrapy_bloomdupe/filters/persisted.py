@@ -94,8 +94,7 @@ class PersistedFilter:
             ConfigurationError: it is too long.
             FilterError: it could not be written.
         """
-        self._header = replace(self._header, identity=dict(identity))
-        self._write_header(clean=False)
+        self._put_header(replace(self._header, identity=dict(identity), layers=self._layers(), clean=False))
 
     def begin(self) -> None:
         """Mark the file as in use: until ``close`` it counts as unclean.
@@ -156,8 +155,11 @@ class PersistedFilter:
         """Let go of all memory of the file."""
 
     def _write_header(self, *, clean: bool) -> None:
-        self._header = replace(self._header, layers=self._layers(), clean=clean)
+        self._put_header(replace(self._header, layers=self._layers(), clean=clean))
+
+    def _put_header(self, header: Header) -> None:
         try:
-            self._file.write(self._header.pack())
+            self._file.write(header.pack())
         except OSError as exc:
             raise FilterError(exc.errno, f"cannot write the header of {self.path}: {exc}") from exc
+        self._header = header

@@ -1,0 +1,130 @@
+"""What do all tests share? Keys, a fixed secret, processes of their own, and no trace outside tmp_path."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from hashlib import sha1
+from pathlib import Path
+
+import pytest
+from hypothesis import configuration, settings
+
+import scrapy_bloomdupe
+
+# The same examples in every run: a property that fails is found where it was written, not by a stranger.
+settings.register_profile("bloomdupe", derandomize=True, deadline=None)
+settings.load_profile("bloomdupe")
+
+Python = Callable[..., "subprocess.CompletedProcess[str]"]
+StartPython = Callable[..., "subprocess.Popen[str]"]
+
+# What every script of a child process begins with.
+_PREAMBLE = """
+import hashlib, os, resource, signal, sys
+from pathlib import Path
+
+def key(number):
+    return hashlib.sha1(b"%d" % number).digest()
+
+def limit_files(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+def become_nobody():
+    # root may write everywhere: what a read-only directory does shows only without its powers.
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+"""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Hypothesis writes its cache while tests are collected, which is too early for a fixture.
+    directory = tempfile.mkdtemp(prefix="bloomdupe-hypothesis-")
+    configuration.set_hypothesis_home_dir(directory)
+    config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files_stay_in_the_tests_own_directory(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    before = tempfile.tempdir
+    tempfile.tempdir = str(tmp_path_factory.mktemp("tempfile"))
+    yield
+    tempfile.tempdir = before
+
+
+@pytest.fixture
+def fixed_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filters made in this test get the same secret in every run, so that what is measured is fixed."""
+    monkeypatch.setattr(secrets, "token_bytes", lambda size: bytes(range(size)))
+
+
+@pytest.fixture(scope="session")
+def million_keys() -> list[bytes]:
+    """10^6 digests to put in; ``key(i)`` of most modules is the i-th."""
+    return [sha1(b"%d" % number).digest() for number in range(1_000_000)]
+
+
+@pytest.fixture(scope="session")
+def other_keys() -> list[bytes]:
+    """10^6 other digests, to ask for."""
+    return [sha1(b"other %d" % number).digest() for number in range(1_000_000)]
+
+
+def _command(script: str, arguments: tuple[object, ...]) -> list[str]:
+    return [sys.executable, "-c", _PREAMBLE + script, *map(str, arguments)]
+
+
+def _environment() -> dict[str, str]:
+    package = Path(scrapy_bloomdupe.__file__).parent.parent
+    search = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Python:
+    """Run a script in a process of its own, in tmp_path, to its end."""
+
+    def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            _command(script, arguments),
+            cwd=tmp_path,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def start_python(tmp_path: Path) -> Iterator[StartPython]:
+    """Start a script in a process of its own, in tmp_path; it is killed at the test's end."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(script: str, *arguments: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            _command(script, arguments),
+            cwd=tmp_path,
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()

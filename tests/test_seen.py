@@ -1,0 +1,171 @@
+"""Does every pair of answers of filter and store give its verdict, and no failure a lost page?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scrapy_bloomdupe.errors import ConfigurationError, StoreError
+from scrapy_bloomdupe.filters.base import FilterInfo
+from scrapy_bloomdupe.seen import SeenSet, Verdict
+from scrapy_bloomdupe.stores.memory import MemoryStore
+
+KEY, OTHER = b"k" * 20, b"o" * 20
+
+
+class StubFilter:
+    """A filter of a set; *wrong* are its false positives."""
+
+    def __init__(self, log: list[str] | None = None, wrong: tuple[bytes, ...] = ()) -> None:
+        self.keys: set[bytes] = set()
+        self.wrong = wrong
+        self.log = log if log is not None else []
+
+    def add(self, key: bytes) -> bool:
+        self.log.append("filter.add")
+        if key in self.keys or key in self.wrong:
+            return True
+        self.keys.add(key)
+        return False
+
+    def __contains__(self, key: bytes) -> bool:
+        self.log.append("filter.contains")
+        return key in self.keys or key in self.wrong
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def info(self) -> FilterInfo:
+        raise NotImplementedError
+
+
+class SpyStore(MemoryStore):
+    def __init__(self, log: list[str]) -> None:
+        super().__init__()
+        self.log = log
+
+    def add(self, key: bytes) -> bool:
+        self.log.append("store.add")
+        return super().add(key)
+
+    def put(self, key: bytes) -> None:
+        self.log.append("store.put")
+        super().put(key)
+
+
+class FailingStore:
+    """A store that cannot do anything."""
+
+    def add(self, key: bytes) -> bool:
+        raise StoreError(5, "Input/output error")
+
+    def put(self, key: bytes) -> None:
+        raise StoreError(5, "Input/output error")
+
+    def __contains__(self, key: bytes) -> bool:
+        raise StoreError(5, "Input/output error")
+
+    def iter_keys(self) -> Iterator[bytes]:
+        raise StoreError(5, "Input/output error")
+
+    def count(self) -> int:
+        raise StoreError(5, "Input/output error")
+
+    def flush(self) -> None:
+        raise StoreError(5, "Input/output error")
+
+    def close(self) -> None:
+        raise StoreError(5, "Input/output error")
+
+
+def test_only_the_verdicts_that_filter_a_request_are_seen() -> None:
+    assert [Verdict.DUPLICATE, Verdict.UNCONFIRMED] == [verdict for verdict in Verdict if verdict.seen]
+
+
+def test_the_verdicts_keep_their_names() -> None:
+    assert ["new", "duplicate", "false_positive", "unconfirmed"] == [verdict.value for verdict in Verdict]
+
+
+def test_a_first_look_is_new_and_a_second_one_a_duplicate() -> None:
+    seen = SeenSet(StubFilter(), MemoryStore())
+    assert Verdict.NEW is seen.check_and_add(KEY)
+    assert Verdict.DUPLICATE is seen.check_and_add(KEY)
+    assert Verdict.NEW is seen.check_and_add(OTHER)
+
+
+def test_what_the_filter_alone_calls_seen_is_a_false_positive_once() -> None:
+    seen = SeenSet(StubFilter(wrong=(KEY,)), MemoryStore())
+    assert Verdict.FALSE_POSITIVE is seen.check_and_add(KEY)
+    assert Verdict.DUPLICATE is seen.check_and_add(KEY)
+
+
+def test_without_a_store_the_filters_word_is_unconfirmed() -> None:
+    seen = SeenSet(StubFilter(wrong=(OTHER,)), None)
+    assert Verdict.NEW is seen.check_and_add(KEY)
+    assert Verdict.UNCONFIRMED is seen.check_and_add(KEY)
+    assert Verdict.UNCONFIRMED is seen.check_and_add(OTHER)
+
+
+def test_the_filter_is_told_first_and_the_store_asked_only_of_what_the_filter_knows() -> None:
+    log: list[str] = []
+    seen = SeenSet(StubFilter(log, wrong=(OTHER,)), SpyStore(log))
+    seen.check_and_add(KEY)
+    assert ["filter.add", "store.put"] == log
+    log.clear()
+    seen.check_and_add(KEY)
+    assert ["filter.add", "store.add"] == log
+    log.clear()
+    seen.check_and_add(OTHER)
+    assert ["filter.add", "store.add"] == log
+
+
+def test_looking_adds_nothing() -> None:
+    filter_, store = StubFilter(wrong=(OTHER,)), MemoryStore()
+    seen = SeenSet(filter_, store)
+    assert (False, False) == (KEY in seen, OTHER in seen)
+    assert (set(), 0) == (filter_.keys, store.count())
+    seen.check_and_add(KEY)
+    assert (True, False) == (KEY in seen, OTHER in seen)
+
+
+def test_looking_without_a_store_takes_the_filters_word() -> None:
+    seen = SeenSet(StubFilter(wrong=(OTHER,)), None)
+    assert (False, True) == (KEY in seen, OTHER in seen)
+
+
+@pytest.mark.parametrize("wrong", [(), (KEY,)], ids=["new", "false positive"])
+def test_a_store_that_fails_never_makes_a_key_seen(wrong: tuple[bytes, ...]) -> None:
+    seen = SeenSet(StubFilter(wrong=wrong), FailingStore())
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            seen.check_and_add(KEY)
+
+
+def test_a_key_whose_store_failed_is_judged_right_when_the_store_is_back() -> None:
+    filter_, store = StubFilter(), MemoryStore()
+    with pytest.raises(StoreError):
+        SeenSet(filter_, FailingStore()).check_and_add(KEY)
+    # The filter knows it, the store does not: the page is not lost, and is remembered from now on.
+    seen = SeenSet(filter_, store)
+    assert Verdict.FALSE_POSITIVE is seen.check_and_add(KEY)
+    assert Verdict.DUPLICATE is seen.check_and_add(KEY)
+
+
+def test_a_frozen_set_knows_what_it_knows_and_takes_nothing_more() -> None:
+    filter_ = StubFilter()
+    seen = SeenSet(filter_, None)
+    assert not seen.frozen
+    seen.check_and_add(KEY)
+    seen.frozen = True
+    assert Verdict.UNCONFIRMED is seen.check_and_add(KEY)
+    assert [Verdict.NEW] * 3 == [seen.check_and_add(OTHER) for _ in range(3)]
+    assert {KEY} == filter_.keys
+
+
+@pytest.mark.parametrize("policy", ["negatives", "always", "", "Positives"])
+def test_a_policy_that_is_not_known_is_refused(policy: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        SeenSet(StubFilter(), None, policy)
+    assert f"policy={policy!r} is not known; take one of positives" == str(caught.value)

@@ -1,0 +1,159 @@
+"""Does every setting have its default, understand what people write, and say what is wrong with the rest?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crawling import filtering
+from scrapy.settings import Settings
+
+from scrapy_bloomdupe import settings, stats
+from scrapy_bloomdupe.errors import ConfigurationError
+from scrapy_bloomdupe.seen import Verdict
+
+
+def read(**values: Any) -> settings.BloomdupeSettings:
+    return settings.read(Settings(values))
+
+
+def test_every_setting_has_a_default_that_fits_a_small_crawl() -> None:
+    found = read()
+    options = found.options
+    assert found.directory is None
+    assert (1_000_000, 0.001) == (options.capacity, options.error_rate)
+    assert ("paged", "murmur3", "lmdb") == (options.layout, options.scheme, options.store)
+    assert "error" == options.on_mismatch
+    assert frozenset() == options.explicit
+
+
+@pytest.mark.parametrize("name", settings.SETTINGS)
+def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> None:
+    shown = settings.SETTINGS[name].default.partition(",")[0]
+    value = eval(shown)
+    if value is None:
+        assert read().directory is None
+    else:
+        assert value == getattr(read().options, name.removeprefix("BLOOMDUPE_").lower())
+
+
+def test_a_dict_will_do_where_there_is_no_scrapy() -> None:
+    assert settings.read({}) == read()
+    assert 7 == settings.read({"BLOOMDUPE_CAPACITY": 7, "BOT_NAME": "x"}).options.capacity
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "option", "expected"),
+    [
+        ("BLOOMDUPE_CAPACITY", "1e6", "capacity", 1_000_000),
+        ("BLOOMDUPE_CAPACITY", "2500", "capacity", 2_500),
+        ("BLOOMDUPE_CAPACITY", "1_000", "capacity", 1_000),
+        ("BLOOMDUPE_CAPACITY", 5e3, "capacity", 5_000),
+        ("BLOOMDUPE_CAPACITY", 10**13, "capacity", 10**13),
+        ("BLOOMDUPE_ERROR_RATE", "1e-4", "error_rate", 1e-4),
+        ("BLOOMDUPE_ERROR_RATE", "0.05", "error_rate", 0.05),
+        ("BLOOMDUPE_STORE", None, "store", None),
+        ("BLOOMDUPE_STORE", "None", "store", None),
+        ("BLOOMDUPE_STORE", "none", "store", None),
+        ("BLOOMDUPE_STORE", "", "store", None),
+        ("BLOOMDUPE_STORE", "memory", "store", "memory"),
+        ("BLOOMDUPE_LAYOUT", "classic", "layout", "classic"),
+        ("BLOOMDUPE_SCHEME", "blake2b", "scheme", "blake2b"),
+        ("BLOOMDUPE_SCHEME", "fnv1a", "scheme", "fnv1a"),
+        ("BLOOMDUPE_ON_MISMATCH", "new", "on_mismatch", "new"),
+    ],
+)
+def test_what_people_write_in_a_project_or_on_a_command_line_is_understood(
+    name: str, written: Any, option: str, expected: Any
+) -> None:
+    options = read(**{name: written}).options
+    assert expected == getattr(options, option)
+    assert type(expected) is type(getattr(options, option))
+    assert frozenset([option]) == options.explicit
+
+
+@pytest.mark.parametrize("name", [name for name in settings.SETTINGS if name != "BLOOMDUPE_STORE"])
+def test_none_means_the_default(name: str) -> None:
+    assert read() == read(**{name: None})
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "takes"),
+    [
+        ("BLOOMDUPE_CAPACITY", "many", "a number of keys"),
+        ("BLOOMDUPE_CAPACITY", [], "a number of keys"),
+        ("BLOOMDUPE_CAPACITY", "", "a number of keys"),
+        ("BLOOMDUPE_CAPACITY", 0, "from 1 to 1e+13"),
+        ("BLOOMDUPE_CAPACITY", -5, "from 1 to 1e+13"),
+        ("BLOOMDUPE_CAPACITY", 1.5, "whole number"),
+        ("BLOOMDUPE_CAPACITY", 10**14, "from 1 to 1e+13"),
+        ("BLOOMDUPE_CAPACITY", float("nan"), "from 1 to 1e+13"),
+        ("BLOOMDUPE_CAPACITY", float("inf"), "from 1 to 1e+13"),
+        ("BLOOMDUPE_ERROR_RATE", "1%", "a share"),
+        ("BLOOMDUPE_ERROR_RATE", {}, "a share"),
+        ("BLOOMDUPE_ERROR_RATE", 0.0, "from 1e-12"),
+        ("BLOOMDUPE_ERROR_RATE", 1.0, "not including, 1"),
+        ("BLOOMDUPE_ERROR_RATE", -0.1, "from 1e-12"),
+        ("BLOOMDUPE_ERROR_RATE", float("nan"), "from 1e-12"),
+        ("BLOOMDUPE_STORE", "redis", "'lmdb', 'memory', or None"),
+        ("BLOOMDUPE_STORE", 7, "'lmdb', 'memory', or None"),
+        ("BLOOMDUPE_LAYOUT", "square", "classic"),
+        ("BLOOMDUPE_SCHEME", "md5", "murmur3"),
+        ("BLOOMDUPE_SCHEME", ["murmur3"], "murmur3"),
+        ("BLOOMDUPE_ON_MISMATCH", "delete", "'error' or 'new'"),
+        ("BLOOMDUPE_DIR", 5, "a path, or None"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_name_the_value_and_what_the_setting_takes(
+    name: str, wrong: Any, takes: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{name: wrong})
+    message = str(caught.value)
+    assert name in message
+    assert repr(wrong) in message
+    assert takes in message
+
+
+@pytest.mark.parametrize("name", ["BLOOMDUPE_CAPACTIY", "BLOOMDUPE_REDIS_URL", "BLOOMDUPE_"])
+@pytest.mark.parametrize("source", [dict, Settings])
+def test_an_unknown_name_is_refused_with_the_names_that_there_are(name: str, source: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        settings.read(source({name: 1}))
+    assert f"{name} is not a setting" in str(caught.value)
+    assert all(known in str(caught.value) for known in settings.SETTINGS)
+
+
+def test_other_peoples_settings_are_left_alone() -> None:
+    assert read() == read(BLOOM_FILTER=1, DUPEFILTER_DEBUG=True, bloomdupe_x=1)
+
+
+def test_the_state_lies_in_the_job_directory_unless_it_has_one_of_its_own(tmp_path: Path) -> None:
+    assert tmp_path / "bloomdupe" == read(JOBDIR=str(tmp_path)).directory
+    assert tmp_path / "seen" == read(BLOOMDUPE_DIR=tmp_path / "seen").directory
+    assert tmp_path / "seen" == read(JOBDIR="job", BLOOMDUPE_DIR=str(tmp_path / "seen")).directory
+    assert Path("job/bloomdupe") == read(JOBDIR="job", BLOOMDUPE_DIR="").directory
+
+
+def test_without_a_store_the_default_rate_is_a_thousand_times_better_and_an_asked_one_holds() -> None:
+    assert 1e-6 == read(BLOOMDUPE_STORE=None).options.error_rate
+    assert 0.01 == read(BLOOMDUPE_STORE=None, BLOOMDUPE_ERROR_RATE="0.01").options.error_rate
+
+
+@pytest.mark.parametrize("place", ["JOBDIR", "BLOOMDUPE_DIR"])
+def test_a_store_in_memory_is_refused_where_a_directory_keeps_the_filter(tmp_path: Path, place: str) -> None:
+    with (
+        pytest.raises(ConfigurationError, match="BLOOMDUPE_STORE = 'memory' cannot be kept in"),
+        filtering(None, **{place: str(tmp_path / "state"), "BLOOMDUPE_STORE": "memory"}),
+    ):
+        pass
+    assert not (tmp_path / "state" / "seen.bloom").exists()
+
+
+def test_every_verdict_has_a_stat_and_no_stat_has_two_names() -> None:
+    assert set(stats.VERDICTS) == set(Verdict)
+    assert len(stats.ALL) == len(set(stats.ALL))
+    assert all(name.startswith("bloomdupe/") for name in stats.ALL)
+    constants = {value for name, value in vars(stats).items() if name.isupper() and isinstance(value, str)}
+    assert constants - {stats.PREFIX, stats.ERROR} <= set(stats.ALL)

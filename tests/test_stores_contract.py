@@ -1,0 +1,149 @@
+"""Does every store keep the contract of ``stores.base.Store``? One suite, run for all of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha1
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_bloomdupe.stores.base import Store
+from scrapy_bloomdupe.stores.environment import Environment
+from scrapy_bloomdupe.stores.lmdb import LmdbStore
+from scrapy_bloomdupe.stores.memory import MemoryStore
+
+KINDS = ["lmdb", "memory"]
+
+
+def key(number: int) -> bytes:
+    return sha1(b"%d" % number).digest()
+
+
+@contextmanager
+def made(kind: str, directory: Path, group_size: int = 10) -> Iterator[Store]:
+    if kind == "memory":
+        yield MemoryStore()
+        return
+    environment = Environment.create(directory / "seen.lmdb")
+    try:
+        yield LmdbStore(environment, create=True, group_size=group_size)
+    finally:
+        environment.close()
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with made(request.param, tmp_path) as found:
+        yield found
+
+
+def test_it_is_a_store(store: Store) -> None:
+    assert isinstance(store, Store)
+
+
+def test_add_says_once_that_a_key_is_new(store: Store) -> None:
+    assert [True] * 25 == [store.add(key(number)) for number in range(25)]
+    assert [False] * 25 == [store.add(key(number)) for number in range(25)]
+    assert 25 == store.count()
+
+
+def test_it_contains_what_was_added_and_nothing_else(store: Store) -> None:
+    assert key(1) not in store
+    store.add(key(1))
+    assert key(1) in store
+    assert key(2) not in store
+    assert 1 == store.count()  # asking adds nothing
+
+
+def test_a_key_is_visible_before_it_is_written_and_after(store: Store) -> None:
+    store.put(key(1))
+    assert (True, False, 1) == (key(1) in store, store.add(key(1)), store.count())
+    store.flush()
+    assert (True, False, 1) == (key(1) in store, store.add(key(1)), store.count())
+
+
+def test_putting_twice_does_no_harm(store: Store) -> None:
+    for _ in range(2):
+        store.put(key(1))
+    store.flush()
+    store.put(key(1))
+    assert (1, [key(1)]) == (store.count(), list(store.iter_keys()))
+    store.flush()
+    assert (1, [key(1)]) == (store.count(), list(store.iter_keys()))
+
+
+def test_an_empty_store_has_no_keys(store: Store) -> None:
+    assert (0, []) == (store.count(), list(store.iter_keys()))
+    store.flush()
+    assert (0, []) == (store.count(), list(store.iter_keys()))
+
+
+def test_all_keys_are_given_once_written_or_not(store: Store) -> None:
+    for number in range(25):  # two groups are written, five keys wait
+        store.add(key(number))
+    assert sorted(key(number) for number in range(25)) == sorted(store.iter_keys())
+
+
+def test_keys_may_be_added_while_all_are_given(store: Store) -> None:
+    for number in range(25):
+        store.add(key(number))
+    given_keys = []
+    for number, one in enumerate(store.iter_keys()):
+        store.add(key(1000 + number))
+        given_keys.append(one)
+        if number == 500:
+            break
+    assert len(given_keys) == len(set(given_keys))
+    assert {key(number) for number in range(25)} <= set(given_keys)
+
+
+@pytest.mark.parametrize("size", [1, 2, 20, 511])
+def test_a_key_of_1_to_511_bytes_is_kept_whole(store: Store, size: int) -> None:
+    keys = [bytes([first]) * size for first in (0, 1, 255)]
+    assert [True] * 3 == [store.add(one) for one in keys]
+    store.flush()
+    assert keys == sorted(store.iter_keys())
+    # A key that only begins or continues another one is another one.
+    assert [False] * 3 == [one[:-1] + b"x" in store for one in keys]
+
+
+def test_it_may_be_closed_twice(store: Store) -> None:
+    store.add(key(1))
+    store.close()
+    store.close()
+
+
+@given(
+    st.sampled_from(KINDS),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "put", "contains", "flush", "count", "iter"]),
+            st.binary(min_size=1, max_size=3) | st.binary(min_size=1, max_size=511),
+        ),
+        max_size=40,
+    ),
+)
+def test_it_does_what_a_set_does(kind: str, steps: list[tuple[str, bytes]]) -> None:
+    model: set[bytes] = set()
+    with tempfile.TemporaryDirectory() as directory, made(kind, Path(directory), 5) as store:
+        for step, one in steps:
+            if step == "add":
+                assert (one not in model) is store.add(one)
+                model.add(one)
+            elif step == "put":
+                store.put(one)
+                model.add(one)
+            elif step == "contains":
+                assert (one in model) is (one in store)
+            elif step == "flush":
+                store.flush()
+            elif step == "count":
+                assert len(model) == store.count()
+            else:
+                assert sorted(model) == sorted(store.iter_keys())
+        store.close()
