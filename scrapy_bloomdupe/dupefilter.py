@@ -21,9 +21,11 @@ import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import BloomdupeError
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.importing import SEEN_NAME
-from scrapy_bloomdupe.keys import RequestKeys
+from scrapy_bloomdupe.keys import RequestKeys, of_crawler
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.redirects import RedirectPasses
+from scrapy_bloomdupe.rules.ruleset import Decision
+from scrapy_bloomdupe.rulewatch import RuleWatch
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.syncing import Syncer
 from scrapy_bloomdupe.watch import Watch
@@ -77,12 +79,14 @@ class BloomDupeFilter(RFPDupeFilter):
         self._settings = settings
         self._keys = RequestKeys(self.fingerprinter)
         self._redirects = RedirectPasses.from_settings(self._keys, settings)
+        self._dry_run: State | None = None
         self._state: State | None = None
         self._refused = False
         self._repeater: engine.Repeater | None = None
         self._syncer: Syncer | None = None
         self._wait = self._backoff = 0
         self._watch = Watch(crawler)
+        self._rules = RuleWatch(self._watch)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -120,12 +124,19 @@ class BloomDupeFilter(RFPDupeFilter):
             if state is None:
                 return False
         try:
-            key = self._keys.key(request)
+            decision = self._keys.decide(request)
+            dry = self._dry_run is not None
+            key = self._keys.fingerprint(request) if dry else self._keys.key(request)
         except Exception as exc:
             self._watch.failed(stats.ERROR_KEY, exc, request)
             return False
+        if key is None:
+            self._watch.count(stats.KEPT)
+            return False
         try:
             verdict = state.seen.check_and_add(key)
+            if decision is not None:
+                self._judged(request, decision, seen=verdict.seen)
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
             return False
@@ -135,6 +146,14 @@ class BloomDupeFilter(RFPDupeFilter):
         if passes:
             self._watch.count(stats.REDIRECT_PASS)
         return verdict.seen and not passes
+
+    def _judged(self, request: Request, decision: Decision, *, seen: bool) -> None:
+        if self._dry_run is not None:
+            merged = self._dry_run.seen.check_and_add(decision.digest()).seen and not seen
+            if merged:
+                self._watch.count(stats.DRY_RUN_MERGED)
+            seen = seen or merged
+        self._rules.judged(request.url, decision, seen=seen)
 
     def close(self, reason: str) -> None:
         state = self._state
@@ -152,14 +171,28 @@ class BloomDupeFilter(RFPDupeFilter):
         self._watch.attempt(
             stats.ERROR_CLOSE, lambda: logger.info(report.summary(state, self._watch.verdicts()), extra=extra)
         )
+        for line in self._rules.lines():
+            logger.info("Rule %s", line, extra=extra)
         self._watch.attempt(stats.ERROR_CLOSE, state.close)
+        if self._dry_run is not None:
+            self._watch.attempt(stats.ERROR_CLOSE, self._dry_run.close)
         waiting = self._waiting_requests()
         if waiting and not state.temporary and not self._settings.get("JOBDIR"):
             logger.warning(report.left_waiting(state, waiting), extra=extra)
 
     def _open_state(self) -> None:
         read = bloomdupe_settings.read(self._settings)
-        options = read.options.with_identity(self._keys.identity())
+        if self._crawler is not None:
+            self._keys = of_crawler(self._crawler)
+            self._redirects = RedirectPasses.from_settings(self._keys, self._settings)
+        rules = self._keys.rules
+        if read.dry_run and rules is not None:
+            # The filter's keys are fingerprints, as without rules; those of the rules are counted only.
+            self._dry_run = open_temporary(read.options)
+            options = read.options.with_identity(self._keys.identity(with_rules=False), {})
+        else:
+            digests = rules.digest() if rules is not None else {}
+            options = read.options.with_identity(self._keys.identity(), digests)
         where = read.directory
         state = open_temporary(options) if where is None else open_or_create(where, options)
         try:
@@ -174,6 +207,7 @@ class BloomDupeFilter(RFPDupeFilter):
         if self._crawler is not None:
             connect = self._crawler.signals.connect
             connect(self._redirects.response_received, signal=signals.response_received)
+            connect(self._keys.response_received, signal=signals.response_received)
             connect(self._spider_opened, signal=signals.spider_opened)
 
     def _tell(self, state: State) -> None:

@@ -16,6 +16,7 @@ from scrapy_bloomdupe.state import State
 _PLACES = {
     stats.ERROR_OPEN: "the state could not be opened; every request passes unfiltered",
     stats.ERROR_KEY: "the key of a request could not be made; the request passes unfiltered",
+    stats.ERROR_RULES: "a rule failed; the request passes as it is",
     stats.ERROR_CHECK: "the seen-set could not answer; the request passes unfiltered",
     stats.ERROR_COMMIT: (
         "seen keys could not be written; they are kept in memory and tried again. Make room on the "

@@ -1,0 +1,37 @@
+"""How do the rules become the project's request fingerprint? Opt-in, with a warning.
+
+The HTTP cache and the media pipelines ask the same fingerprinter: under an id rule they serve one URL's
+response for another one with the same id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.utils.request import RequestFingerprinter
+
+from scrapy_bloomdupe.keys import RequestKeys, rules_of
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from typing_extensions import Self
+
+
+class RulesFingerprinter:
+    """``REQUEST_FINGERPRINTER_CLASS``: the key of the rules where they speak, else Scrapy's fingerprint."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._keys: RequestKeys | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def fingerprint(self, request: Request) -> bytes:
+        if self._keys is None:
+            rules, spider = rules_of(self._crawler)
+            self._keys = RequestKeys(RequestFingerprinter(), rules, spider)
+        # What is never a duplicate has a fingerprint nevertheless: its own.
+        return self._keys.key(request) or self._keys.fingerprint(request)
