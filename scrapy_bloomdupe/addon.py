@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scrapy.settings import BaseSettings
 
 from scrapy_bloomdupe.dupefilter import BloomDupeFilter
@@ -22,9 +24,16 @@ class Addon:
     def update_settings(self, settings: BaseSettings) -> None:
         settings.set("DUPEFILTER_CLASS", BloomDupeFilter, priority="addon")
         middlewares = settings.getdict("SPIDER_MIDDLEWARES")
-        if UrlRulesMiddleware not in middlewares and "scrapy_bloomdupe.UrlRulesMiddleware" not in middlewares:
+        # Under any of its names: twice is an error of Scrapy's. None switches it off.
+        if not any(_is_ours(middleware) for middleware in middlewares):
             middlewares[UrlRulesMiddleware] = _ORDER
             priority = max(settings.getpriority("SPIDER_MIDDLEWARES") or 0, 15)
             settings.set("SPIDER_MIDDLEWARES", middlewares, priority=priority)
         if settings.getbool("BLOOMDUPE_FINGERPRINTER"):
             settings.set("REQUEST_FINGERPRINTER_CLASS", RulesFingerprinter, priority="addon")
+
+
+def _is_ours(middleware: Any) -> bool:
+    if not isinstance(middleware, str):
+        return middleware is UrlRulesMiddleware
+    return middleware.startswith("scrapy_bloomdupe.") and middleware.endswith(".UrlRulesMiddleware")

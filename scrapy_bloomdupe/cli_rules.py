@@ -65,6 +65,9 @@ def _rules(arguments: argparse.Namespace) -> RuleSet:
         named["BLOOMDUPE_PRESET"] = arguments.preset
     if arguments.rules:
         named["BLOOMDUPE_RULE_FILES"] = arguments.rules
+    # As `python -m` does: settings modules and what `call:` names lie where a person stands.
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
     source: Any = {}
     if arguments.settings is not None or (not named and _is_inside_project(Path.cwd())):
         from scrapy_bloomdupe.project import project_settings
@@ -118,7 +121,8 @@ def _audit(arguments: argparse.Namespace) -> int:
         with path.open(encoding="utf-8", errors="replace") as file:
             result = audit(rules, read_urls(_with_bar(file, path.stat().st_size)), arguments.spider)
     if arguments.json:
-        print(json.dumps({**asdict(result), "groups": [asdict(g) for g in result.groups[: arguments.limit]]}))
+        # Not asdict of the whole: before Python 3.12 it makes nonsense of a Counter.
+        print(json.dumps({**vars(result), "groups": [asdict(g) for g in result.groups[: arguments.limit]]}))
     else:
         _print_audit(result, arguments.limit)
     return 0

@@ -51,6 +51,21 @@ def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A
     """
     made, wanted = filter.identity, options.identity
     directory = filter.path.parent
+    if "canary" not in made and "rules" in wanted:
+        raise StateMismatch(
+            f"{directory} was imported from Scrapy's own filter: its keys are fingerprints, and the "
+            "project has rules that make other keys of the same requests. Crawl without rules, or set "
+            "BLOOMDUPE_ON_MISMATCH = 'new' to move what was imported aside and start anew"
+        )
+    # Rules first: with BLOOMDUPE_FINGERPRINTER they change the canary too.
+    if "canary" in wanted and "canary" in made and made.get("rules") != wanted.get("rules"):
+        raise StateMismatch(
+            f"{directory}: its keys were made by other rules than the project now has: "
+            f"{_changes(read_rules_file(directory), options.rules)}. The same request can get another key: "
+            "pages would be crawled again, and pages that the old rules told apart could be taken for "
+            "one. Go back to the former rules, set BLOOMDUPE_ON_MISMATCH = 'new' to move the old state "
+            "aside and start anew, or use another directory"
+        )
     if "canary" in wanted and "canary" in made and made["canary"] != wanted["canary"]:
         raise StateMismatch(
             f"{directory}: its keys were made by {made.get('fingerprinter')} (canary "
@@ -59,14 +74,6 @@ def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A
             "page would be crawled again. Go back to the former fingerprinter and versions, "
             "set BLOOMDUPE_ON_MISMATCH = 'new' to move the old state aside and start anew, or "
             "use another directory"
-        )
-    if "canary" in wanted and "canary" in made and made.get("rules") != wanted.get("rules"):
-        raise StateMismatch(
-            f"{directory}: its keys were made by other rules than the project now has: "
-            f"{_changes(read_rules_file(directory), options.rules)}. The same request can get another key: "
-            "pages would be crawled again, and pages that the old rules told apart could be taken for "
-            "one. Go back to the former rules, set BLOOMDUPE_ON_MISMATCH = 'new' to move the old state "
-            "aside and start anew, or use another directory"
         )
     store = options.store or "none"
     if made.get("store") != store:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from scrapy import Request
 
@@ -27,6 +27,9 @@ META_KEY = "bloomdupe_key"
 #: In ``request.meta``: the value of ``META_KEY`` that a callback got to see. A copy of the meta
 #: (``meta=response.meta``) has both, and is not meant to be the same page.
 DELIVERED_KEY = "bloomdupe_delivered_key"
+#: In ``request.meta``: the value of ``META_KEY`` and the URL that it was given for. An errback or a
+#: downloader middleware can copy the meta before there is a response.
+GIVEN_FOR = "bloomdupe_key_given_for"
 
 
 class RequestKeys:
@@ -54,12 +57,18 @@ class RequestKeys:
     def key(self, request: Request) -> bytes | None:
         """Return the 20 bytes of *request*; None: it is never a duplicate.
 
+        Where a ``call:`` of the rules fails it is the fingerprint: that merges no more than Scrapy does,
+        and a page that links to itself is not crawled for ever. ``decide`` raises what failed.
+
         Raises:
             TypeError: the fingerprinter returned something else than bytes.
-            Exception: whatever the fingerprinter or a ``call:`` of the rules raises.
+            Exception: whatever the fingerprinter raises.
         """
-        decision = self.decide(request)
-        if decision is None:
+        try:
+            decision = self.decide(request)
+        except Exception:
+            decision = None
+        if decision is None or not speaks(decision):
             return self.fingerprint(request)
         return None if decision.action == "keep" else decision.digest()
 
@@ -68,7 +77,11 @@ class RequestKeys:
         return as_key(self._fingerprinter.fingerprint(request))
 
     def decide(self, request: Request) -> Decision | None:
-        """Return what the rules say of *request*; None: nothing, its fingerprint is its key."""
+        """Return what the rules say of *request*; None: nothing, its fingerprint is its key.
+
+        Raises:
+            Exception: whatever a ``call:`` of the rules raises.
+        """
         if self.rules is None and META_KEY not in request.meta:
             return None
         if request in self._decisions:
@@ -77,8 +90,9 @@ class RequestKeys:
         self._decisions[request] = decision
         return decision
 
-    def remember(self, request: Request, decision: Decision) -> None:
-        """Take *decision* for *request*, which was made of another one that was decided."""
+    def remember(self, request: Request, decision: Decision | None) -> None:
+        """Take *decision* for *request*, which was made of another one that was decided, or that the
+        rules fail on."""
         self._decisions[request] = decision
 
     def response_received(self, response: Response, request: Request) -> None:
@@ -114,15 +128,33 @@ class RequestKeys:
         given = meta.get(META_KEY)
         if given is False:
             return None
-        if isinstance(given, str) and meta.get(DELIVERED_KEY) != given:
+        if isinstance(given, str) and _is_own(given, request):
+            if (meta.get(GIVEN_FOR) or [None])[0] != given:
+                meta[GIVEN_FOR] = [given, request.url]
             return Decision("key", f"v1|meta|{len(given)}:{given}", META_KEY, request.url)
         # Whoever wants a URL to be sent as it is wants it to be told from its other spellings.
         if self.rules is None or meta.get("verbatim_url"):
             return None
-        decision = self.rules.decide(request.url, request.method, request.body, self._spider)
-        speaks = decision.rule is not None or decision.steps_by is not None
-        return decision if speaks or decision.url != request.url else None
+        return self.rules.decide(request.url, request.method, request.body, self._spider)
 
+
+def speaks(decision: Decision) -> bool:
+    """Return whether the rules asked for this key; else the fingerprint is the key, as without rules."""
+    return decision.rule is not None or decision.steps_by is not None
+
+
+def _is_own(given: str, request: Request) -> bool:
+    """Return whether a key in the meta was meant for *request*, or was copied with the rest of it."""
+    meta = request.meta
+    if meta.get(DELIVERED_KEY) == given:
+        return False
+    key, url = meta.get(GIVEN_FOR) or (given, request.url)
+    # The target of a redirect is what the key was given for.
+    return key != given or url == request.url or url in meta.get("redirect_urls", ())
+
+
+#: Crawls with the middleware that does what rules say of dropping and rewriting.
+with_middleware: WeakSet[Crawler] = WeakSet()
 
 _of_crawler: WeakKeyDictionary[Crawler, RequestKeys] = WeakKeyDictionary()
 

@@ -15,7 +15,7 @@ from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import BloomdupeError
-from scrapy_bloomdupe.keys import RequestKeys, of_crawler
+from scrapy_bloomdupe.keys import RequestKeys, of_crawler, with_middleware
 from scrapy_bloomdupe.rules.ruleset import Decision
 from scrapy_bloomdupe.rulewatch import RuleWatch
 from scrapy_bloomdupe.watch import Watch
@@ -31,8 +31,8 @@ class UrlRulesMiddleware(BaseSpiderMiddleware):
     """Drops requests (``missing="drop"``) and rewrites their URL (``apply="url"``), and counts both.
 
     For start requests and the output of callbacks, sync and async. To stand near the engine (a small
-    number): what other middlewares make of a request has then been made. A request with ``dont_filter``
-    is never dropped; one that a rule fails on passes as it is.
+    number): what other middlewares make of a request has then been made. A request with ``dont_filter``,
+    with a body or another method than GET is never dropped; one that a rule fails on passes as it is.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -42,12 +42,15 @@ class UrlRulesMiddleware(BaseSpiderMiddleware):
         self._watch = Watch(crawler)
         self._rules = RuleWatch(self._watch)
         self._dry_run = False
+        with_middleware.add(crawler)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request | None:
         decision = self._decide(request)
         if decision is None:
             return request
-        if decision.action == "drop" and not request.dont_filter:
+        # The id of a form can be in its body.
+        has_body = request.method not in ("GET", "HEAD") or request.body
+        if decision.action == "drop" and not request.dont_filter and not has_body:
             self._rules.dropped(decision)
             if self._watch.is_first(f"dropped by {decision.rule}"):
                 logger.debug(
@@ -79,4 +82,7 @@ class UrlRulesMiddleware(BaseSpiderMiddleware):
             self._failed = True
         except Exception as exc:
             self._watch.failed(stats.ERROR_RULES, exc, request)
+            # The filter goes by its fingerprint: the rules are not asked, and it is not said, twice.
+            if self._keys is not None:
+                self._keys.remember(request, None)
         return None

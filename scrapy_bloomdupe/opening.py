@@ -132,12 +132,6 @@ def _adopt(state: State, options: StateOptions) -> None:
     made, wanted = state.filter.identity, options.identity
     if "canary" in made or "canary" not in wanted:
         return
-    if "rules" in wanted:
-        raise StateMismatch(
-            f"{state.directory} was imported from Scrapy's own filter: its keys are fingerprints, and the "
-            "project has rules that make other keys of the same requests. Crawl without rules, or set "
-            "BLOOMDUPE_ON_MISMATCH = 'new' to move what was imported aside and start anew"
-        )
     identity = {**made, **wanted}
     state.filter.set_identity(identity)
     if state.environment is not None:

@@ -9,7 +9,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 import scrapy_bloomdupe.stats as stats
-from scrapy_bloomdupe.rules.ruleset import Decision
+from scrapy_bloomdupe.keys import speaks
+from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
 from scrapy_bloomdupe.watch import Watch
 
 _PAIRS = 3
@@ -27,10 +28,12 @@ class RuleWatch:
 
     def judged(self, url: str, decision: Decision, *, seen: bool) -> None:
         """Count a request that the filter was asked about."""
-        if decision.rule is not None:
-            self._watch.count(stats.rule(decision.rule, "key"))
-        elif decision.missed is not None:
+        if decision.missed is not None:
             self._watch.count(stats.rule(decision.missed, "missing"))
+        elif decision.rule is not None:
+            self._watch.count(stats.rule(decision.rule, "key"))
+        if decision.action == "keep" or not speaks(decision):
+            return
         key = decision.digest()
         if not seen:
             self._first[key] = url
@@ -58,3 +61,20 @@ class RuleWatch:
         for name, pairs in self._pairs.items():
             for first, second in pairs:
                 yield f"{name}: {second} was taken for {first}"
+
+
+def idle_rules(rules: RuleSet, spider: str | None) -> str | None:
+    """Return a warning for a crawl without the middleware; None: no rule of the spider needs it."""
+    names = [
+        repr(rule.name)
+        for rule in rules.rules
+        if (rule.missing == "drop" or rule.apply == "url")
+        and (not rule.match.spider or spider in rule.match.spider)
+    ]
+    if not names:
+        return None
+    return (
+        f"Rules that drop or rewrite requests only make keys in this crawl ({', '.join(names)}): their "
+        "middleware is not switched on. Set ADDONS = {'scrapy_bloomdupe.Addon': 500}, or "
+        "SPIDER_MIDDLEWARES = {'scrapy_bloomdupe.UrlRulesMiddleware': 10}"
+    )

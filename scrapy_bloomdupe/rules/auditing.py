@@ -38,7 +38,7 @@ class Audit:
     Attributes:
         urls: lines with a URL.
         distinct: different URLs.
-        pages: different keys.
+        pages: that would be fetched: different keys, and URLs that are never a duplicate.
         dropped: different URLs that would not be fetched.
         by_rule: different URLs by the rule that decided (``-``: none).
         missed: different URLs in which a rule for them found no id, by rule.
@@ -89,6 +89,9 @@ def audit(rules: RuleSet, urls: Iterable[str], spider: str | None = None) -> Aud
         if decision.action == "drop":
             result.dropped += 1
             continue
+        if decision.action == "keep":
+            result.pages += 1  # never a duplicate, whatever its key
+            continue
         group = groups.get(decision.key)
         if group is None:
             group = groups[decision.key] = Group(decision.key, decision.rule)
@@ -96,6 +99,6 @@ def audit(rules: RuleSet, urls: Iterable[str], spider: str | None = None) -> Aud
         if len(group.samples) < _SAMPLES:
             group.samples.append(url)
     result.distinct = len(seen)
-    result.pages = len(groups)
+    result.pages += len(groups)
     result.groups = sorted((g for g in groups.values() if g.count > 1), key=lambda g: (-g.count, g.key))
     return result

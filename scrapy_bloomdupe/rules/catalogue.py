@@ -12,7 +12,7 @@ from dataclasses import replace
 from scrapy_bloomdupe.rules.rule import Key, Match, Rule
 
 # Item ids have 8 digits and more: shorter ones are ids of something else.
-_ITEM = {"namespace": "taobao_item", "pattern": r"\d+", "min_length": 8}
+_ITEM = {"namespace": "taobao_item", "text": ("strip",), "pattern": r"\d+", "min_length": 8}
 
 _QUERY_PAGES = Rule(
     name="tmall_item",
@@ -30,10 +30,11 @@ _QUERY_PAGES = Rule(
             "tw.taobao.com",
             "a.m.taobao.com",
         ),
-        path=("*/item.htm", "*/item/*.htm", "*/detail.htm*", "/i*.htm"),
+        # With a digit: /index.htm and /item/list.htm are no products, and must not be dropped as such.
+        path=("*/item.htm", "*/item/[0-9]*.htm", "*/detail.htm*", "/i[0-9]*.htm"),
         ignore_case=True,
     ),
-    key=Key(sources=(r"path:^/(?:item/|i)(\d+)\.htm$", "query:id"), **_ITEM),  # type: ignore[arg-type]
+    key=Key(sources=(r"path:(?i)(?:^/i|/item/)(\d+)\.htm$", "query:id"), **_ITEM),  # type: ignore[arg-type]
     missing="drop",
     examples=(
         (
@@ -57,7 +58,9 @@ _QUERY_PAGES = Rule(
 _GROUP_BUY = Rule(
     name="tmall_group_buy",
     # Here `id` is the number of the group buy.
-    match=Match(host=("detail.ju.taobao.com", "ju.taobao.com"), has=()),
+    match=Match(
+        host=("detail.ju.taobao.com", "ju.taobao.com"), path=("/home.htm", "*/mtp.htm"), ignore_case=True
+    ),
     key=Key(sources=("query:item_id", "query:itemId"), **_ITEM),  # type: ignore[arg-type]
     examples=(
         (

@@ -77,7 +77,7 @@ def _shadowed(rules: RuleSet) -> Iterator[str]:
 def _hides(earlier: Rule, rule: Rule) -> bool:
     """Return whether *earlier* surely takes every URL of *rule*: judged by what both say literally."""
     wide, narrow = earlier.match, rule.match
-    if earlier.missing == "next" or (earlier.key is None and earlier.missing == "url"):
+    if not earlier.is_last:
         return False
     if wide.regex or wide.has or wide.lacks or wide.exclude_path:
         return False
@@ -99,6 +99,8 @@ def _hides(earlier: Rule, rule: Rule) -> bool:
 
 
 def _overlap(rules: RuleSet, earlier: Rule, rule: Rule) -> str | None:
+    if earlier.namespace == rule.namespace or rule.unwrap:
+        return None  # the same ids, or the ids of the URL inside: whoever decides
     spider = rule.match.spider[0] if rule.match.spider else None
     for _, urls in rule.examples:
         for url in urls:

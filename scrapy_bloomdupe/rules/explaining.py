@@ -44,6 +44,8 @@ def _rules(rules: RuleSet, url: str, spider: str | None, decision: Decision) -> 
             yield f"  rule:    {rule.name}: found no id it can trust, missing = {rule.missing!r}"
         else:
             yield f"  rule:    {rule.name}: has no key of its own"
+        if refusal is None and rule.is_last:
+            break
     if decision.rule is not None:
         yield f"  rule:    {decision.rule}: by the URL inside it, {decision.source}"
     else:
@@ -53,6 +55,9 @@ def _rules(rules: RuleSet, url: str, spider: str | None, decision: Decision) -> 
 def compare(rules: RuleSet, first: str, second: str, spider: str | None = None) -> Iterator[str]:
     """Give the lines about whether two URLs are one page, and where they part."""
     a, b = rules.decide(first, spider=spider), rules.decide(second, spider=spider)
+    if "keep" in (a.action, b.action):
+        yield "two pages: one of them at least is never a duplicate, missing = 'keep'"
+        return
     if a.key == b.key:
         by = a.rule if a.rule is not None else "their canonical URL"
         yield f"one page, by {by}"
@@ -60,7 +65,7 @@ def compare(rules: RuleSet, first: str, second: str, spider: str | None = None) 
     if a.rule != b.rule:
         yield f"two pages: the first is decided by {a.rule or 'no rule'}, the second by {b.rule or 'no rule'}"
         return
-    if a.rule is not None:
+    if a.rule is not None and a.source is not None and b.source is not None:
         yield f"two pages: {a.rule} finds different ids"
         return
     traces = (rules.pipeline_of(url, spider).trace(url) for url in (first, second))

@@ -13,10 +13,17 @@ from scrapy_bloomdupe.rules.text import TEXT_STEPS
 from scrapy_bloomdupe.rules.urls import Parts, decode, decode_form, pairs
 
 _MAX_VALUE = 4096
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+# Of / ? # % & = + ; in a part of a URL that was cut by nothing but a regex.
+_DELIMITER_ESCAPE = re.compile("%(?:2[356BF]|3[BDF])", re.IGNORECASE)
 
 
 class Ambiguous(Exception):
     """A parameter is there more than once with different values: an id, but nobody knows which."""
+
+
+class Untrusted(Exception):
+    """There is a value where the id should be, and it is refused: by its pattern or its length."""
 
 
 class Page(NamedTuple):
@@ -64,10 +71,11 @@ class Extractor:
         """Return the source that gave an id, and id and further values; None: no id.
 
         Raises:
-            Ambiguous: see there; only if no source gave an id.
+            Ambiguous, Untrusted: see there; only if no source gave an id.
             Exception: whatever a ``call:`` source raises.
         """
         ambiguous: Ambiguous | None = None
+        refused: str | None = None
         for source, read in self._sources:
             try:
                 found = read(page)
@@ -75,10 +83,13 @@ class Extractor:
                 if value is not None:
                     also = tuple(self._param(page, name) or "" for name in self._key.also)
                     return source, (value, *also)
+                refused = refused or found
             except Ambiguous as exc:
                 ambiguous = exc
         if ambiguous is not None:
             raise ambiguous
+        if refused:
+            raise Untrusted(refused)
         return None
 
     def _trusted(self, value: str) -> str | None:
@@ -111,11 +122,18 @@ class Extractor:
             if match is None:
                 return None
             groups = [group for group in match.groups() if group is not None] or [match[0]]
-            joined = "/".join(groups)
-            decoded = decode(joined, self._key.encoding)
-            return joined if decoded is None else decoded
+            values = [self._decoded(group) for group in groups]
+            if len(values) == 1:
+                return values[0]
+            return "/".join(value.replace("%", "%25").replace("/", "%2F") for value in values)
 
         return by_regex
+
+    def _decoded(self, raw: str) -> str:
+        if _DELIMITER_ESCAPE.search(raw):
+            return raw
+        value = decode(raw, self._key.encoding)
+        return raw if value is None else value
 
     def _param(self, page: Page, wanted: str) -> str | None:
         """Return the value of a parameter by the rule's way with repeated ones."""
@@ -130,7 +148,8 @@ class Extractor:
             if (name.lower() if key.ignore_case else name) != wanted or not raw_value:
                 continue
             value = decode_form(raw_value, key.encoding)
-            values.append(raw_value if value is None else value)
+            # `%C4`, which is no UTF-8, stays as it is; `%25C4` means the text `%C4` and must not be the same.
+            values.append(raw_value if value is None or _ESCAPE.search(value) else value)
         if not values:
             return None
         if key.repeated == "reject" and len(set(values)) > 1:

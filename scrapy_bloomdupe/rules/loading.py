@@ -30,7 +30,9 @@ def load_file(path: Path) -> list[Mapping[str, Any]]:
     if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
         raise ConfigurationError(f"the rule file {path} has no list `rules` of tables")
     if unknown := set(data) - {"rules"}:
-        raise ConfigurationError(f"the rule file {path} has {sorted(unknown)[0]!r}; only `rules` is known")
+        raise ConfigurationError(
+            f"the rule file {path} has {sorted(map(str, unknown))[0]!r}; only `rules` is known"
+        )
     return rules
 
 

@@ -16,6 +16,8 @@ MISSING_POLICIES = ("url", "drop", "keep", "next")
 APPLY = ("key", "url")
 REPEATED = ("reject", "first", "last")
 SOURCE_KINDS = ("query", "path", "fragment", "url", "call")
+#: Namespaces of keys that no rule makes: canonical URLs, and ``request.meta``.
+_RESERVED = ("url", "meta")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 T = TypeVar("T")
@@ -55,7 +57,8 @@ class Key:
     Attributes:
         sources: tried in order: ``query:NAME``, ``path:REGEX``, ``fragment:REGEX``, ``url:REGEX``,
             ``call:pkg.mod:func`` (url -> str or None). The value of a regex is its first group; several
-            groups are joined by ``/``.
+            groups are joined by ``/`` (``/`` and ``%`` within one are escaped). Escapes are decoded unless
+            one is of ``/ ? # % & = + ;``: then all stay, since ``/a%2Fb`` is not ``/a/b``.
         namespace: ids of rules with the same namespace are the same ids; None: the rule's name.
         also: further parameters that tell pages apart, such as ``skuId``.
         pattern: regex that the whole value must match, after its text steps.
@@ -112,6 +115,13 @@ class Rule:
     def namespace(self) -> str:
         return (self.key.namespace if self.key is not None else None) or self.name
 
+    @property
+    def is_last(self) -> bool:
+        """Whether no other rule is asked about a URL for which this one is, whatever it finds."""
+        if self.missing == "url":
+            return self.key is not None or self.apply == "url"
+        return self.missing != "next"
+
 
 def make_rule(given: Rule | Mapping[str, Any], where: str) -> Rule:
     """Return a checked rule.
@@ -123,13 +133,12 @@ def make_rule(given: Rule | Mapping[str, Any], where: str) -> Rule:
     Raises:
         ConfigurationError: an attribute is not known, missing or wrong; names rule and attribute.
     """
-    if isinstance(given, Rule):
-        rule = given
-    elif isinstance(given, Mapping):
-        name = given.get("name", "without a name")
-        rule = _from_mapping(Rule, given, f"{where}: rule {name!r}")
-    else:
+    # The attributes of a Rule as well: Match(domain="tmall.com") would be eight domains of one letter.
+    attributes = vars(given) if isinstance(given, Rule) else given
+    if not isinstance(attributes, Mapping):
         raise ConfigurationError(f"{where}: a rule is a dict or a Rule, not {given!r:.60}")
+    name = attributes.get("name", "without a name")
+    rule = _from_mapping(Rule, attributes, f"{where}: rule {name!r}")
     _check(rule, f"{where}: rule {rule.name!r}")
     return rule
 
@@ -148,9 +157,9 @@ def _from_mapping(kind: type[T], given: Mapping[str, Any], where: str) -> T:
 def _value(name: str, value: Any, kind: str, where: str) -> Any:
     inner = f"{where}, {name!r}"
     if name == "match":
-        return value if isinstance(value, Match) else _from_mapping(Match, _mapping(value, inner), inner)
-    if name == "key" and value is not None:
-        return value if isinstance(value, Key) else _from_mapping(Key, _mapping(value, inner), inner)
+        return _from_mapping(Match, _mapping(value, inner), inner)
+    if name == "key":
+        return None if value is None else _from_mapping(Key, _mapping(value, inner), inner)
     if name == "examples":
         return _examples(value, inner)
     if kind.startswith("tuple"):
@@ -166,23 +175,31 @@ def _value(name: str, value: Any, kind: str, where: str) -> Any:
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
+    attributes = vars(value) if isinstance(value, (Match, Key)) else value
+    if not isinstance(attributes, Mapping):
         raise ConfigurationError(f"{where}: {value!r:.80} is not a dict")
-    return value
+    return attributes
 
 
 def _examples(value: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found = []
-    for example in (value,) if isinstance(value, Mapping) else value:
-        items = list(example.items()) if isinstance(example, Mapping) else [tuple(example)]
-        for kind, urls in items:
-            if kind not in ("same", "differ") or isinstance(urls, str) or len(urls) < 2:
+    for example in value if isinstance(value, (list, tuple)) else (value,):
+        items = example.items() if isinstance(example, Mapping) else (example,)
+        for item in items:
+            if not _is_example(item):
                 raise ConfigurationError(
                     f'{where}: {example!r:.80} is no example; write {{"same": [url, url]}} or '
                     '{"differ": [url, url]}'
                 )
-            found.append((kind, tuple(urls)))
+            found.append((item[0], tuple(item[1])))
     return tuple(found)
+
+
+def _is_example(item: Any) -> bool:
+    if not isinstance(item, (list, tuple)) or len(item) != 2 or item[0] not in ("same", "differ"):
+        return False
+    urls = item[1]
+    return isinstance(urls, (list, tuple)) and len(urls) >= 2 and all(isinstance(url, str) for url in urls)
 
 
 def _check(rule: Rule, where: str) -> None:
@@ -195,8 +212,13 @@ def _check(rule: Rule, where: str) -> None:
     for name, text in (("name", rule.name), ("namespace", rule.namespace)):
         if not isinstance(text, str) or not _NAME.fullmatch(text):
             raise ConfigurationError(f"{where}: {name}={text!r} may have letters, digits and _ . - only")
-    if rule.key is None and not rule.steps and not rule.unwrap and rule.missing in ("url", "next"):
-        raise ConfigurationError(f"{where}: it says nothing; give it a key, steps, unwrap, or missing")
+    if rule.namespace in _RESERVED:
+        raise ConfigurationError(
+            f"{where}: namespace={rule.namespace!r} is taken by keys that no rule makes; choose another name"
+        )
+    says = rule.key is not None or rule.steps or rule.unwrap or rule.apply == "url"
+    if not says and rule.missing in ("url", "next"):
+        raise ConfigurationError(f"{where}: it says nothing; give it a key, steps, unwrap, missing, or apply")
     if rule.match.regex is not None:
         _regex(rule.match.regex, f"{where}, match.regex")
     key = rule.key
@@ -217,8 +239,8 @@ def _check(rule: Rule, where: str) -> None:
     if key.pattern is not None:
         _regex(key.pattern, f"{where}, key.pattern")
     try:
-        b"".decode(key.encoding)
-    except LookupError:
+        "a".encode(key.encoding)  # of no text at all Python does not look the name up
+    except (LookupError, ValueError):
         raise ConfigurationError(f"{where}: encoding={key.encoding!r} is not known to Python") from None
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.rules.catalogue import RULES
-from scrapy_bloomdupe.rules.extraction import Ambiguous, Extractor, Page, params_of
+from scrapy_bloomdupe.rules.extraction import Ambiguous, Extractor, Page, Untrusted, params_of
 from scrapy_bloomdupe.rules.loading import load_file
 from scrapy_bloomdupe.rules.matching import HostIndex, Matcher
 from scrapy_bloomdupe.rules.presets import PRESETS, Pipeline, pipeline
@@ -79,7 +79,8 @@ class RuleSet:
         self.rules = tuple(rules)
         names = PRESETS.get(preset or "safe", PRESETS["usual"])
         self.canonical = pipeline(names)
-        self._safe = pipeline("safe")
+        self._normal = pipeline(("parse", "percent"))
+        self._bare = pipeline(("lone_query", "drop_plain_fragment"))
         self._compiled = [self._compile(rule) for rule in rules]
         self._index = HostIndex([rule.match for rule in rules])
 
@@ -146,10 +147,11 @@ class RuleSet:
 
     def page(self, url: str) -> Page:
         """Return *url* as rules see it."""
-        normal = self._safe(url)
-        parts = split(normal)
+        normal = self._normal(url)
+        parts = split(normal)  # with any fragment: a rule may look for its id there
         host = hostname(parts.authority).rstrip(".") if parts is not None else ""
-        return Page(normal, parts, host, params_of(parts))
+        bare = self._bare(normal) if "#" in normal or normal.endswith("?") else normal
+        return Page(bare, parts, host, params_of(parts))
 
     def candidates(self, page: Page) -> list[Rule]:
         """Return the rules whose host is that of *page*, in the order in which they are asked."""
@@ -164,8 +166,12 @@ class RuleSet:
         page = self.page(url)
         for position in self._index.candidates(page.host):
             compiled = self._compiled[position]
-            if compiled.rule.steps and compiled.matcher.refusal(page, spider) is None:
+            if compiled.matcher.refusal(page, spider) is not None:
+                continue
+            if compiled.rule.steps:
                 return compiled.canonical
+            if compiled.rule.is_last:
+                break
         return self.canonical
 
     def _decide(self, url: str, spider: str | None, depth: int) -> Decision:
@@ -190,6 +196,11 @@ class RuleSet:
             except Ambiguous:
                 # Not a page without an id: dropping it, or taking either, could lose one.
                 return by_url("key", None, fetched, rule.name)
+            except Untrusted:
+                # Nor is this one, so it is not dropped.
+                if rule.missing == "drop":
+                    return by_url("key", None, fetched, rule.name)
+                found = None
             if found is not None:
                 source, values = found
                 key = _key(rule.namespace, values)
@@ -202,7 +213,7 @@ class RuleSet:
                 missed = missed or rule.name
             if rule.missing in ("drop", "keep"):
                 return by_url(rule.missing, rule.name, fetched, missed)
-            if rule.apply == "url" or (rule.key is not None and rule.missing == "url"):
+            if rule.is_last:
                 return by_url("key", None, fetched, missed)
         return by_url("key", None, url, missed)
 
@@ -254,5 +265,8 @@ def _nested(page: Page, names: Sequence[str]) -> str | None:
             if value.lower().startswith(("http://", "https://")):
                 return value
             if value.startswith("/"):
-                return urljoin(page.url, value)
+                try:
+                    return urljoin(page.url, value)
+                except ValueError:  # `//[` is no host
+                    return None
     return None
