@@ -40,6 +40,9 @@ _DEFAULTS = rebuilding.Defaults(
     settings.DEFAULT_SCHEME,
 )
 
+# Bytes of a store whose pages take some ten seconds to look at.
+_LONG_WALK = 50_000_000
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
@@ -171,6 +174,7 @@ def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None)
 
 def _check(arguments: argparse.Namespace) -> int:
     directory = locate(arguments.directory)
+    _announce_walk(directory)
     problems = list(rebuilding.check(directory, _progress("checking")))
     for problem in problems:
         print(problem)
@@ -182,12 +186,19 @@ def _check(arguments: argparse.Namespace) -> int:
 def _rebuild(arguments: argparse.Namespace) -> int:
     directory = locate(arguments.directory)
     plan = rebuilding.FilterPlan(arguments.capacity, arguments.error_rate, arguments.layout, arguments.scheme)
+    _announce_walk(directory)
     new = rebuilding.rebuild(directory, plan, _DEFAULTS, _progress("rebuilding"))
     print(
         f"{directory / FILTER_NAME}: {new.num_keys:,} keys, made for {new.capacity:,} at an error rate of "
         f"{new.error_rate:g}"
     )
     return 0
+
+
+def _announce_walk(directory: Path) -> None:
+    path = directory / STORE_NAME
+    if path.is_file() and path.stat().st_size > _LONG_WALK:
+        print(f"looking at every page of {path}, {sized(path.stat().st_size)}", file=sys.stderr)
 
 
 def _import(arguments: argparse.Namespace) -> int:

@@ -79,7 +79,7 @@ def expected_error_rate(num_bits: float, num_hashes: int, num_keys: float) -> fl
     Holds for num_bits of some hundreds and more; below, the true rate is higher (Bose et al., "On the
     false-positive rate of Bloom filters", IPL 108(4), 2008).
     """
-    return float((-math.expm1(-num_hashes * num_keys / num_bits)) ** num_hashes)
+    return float(abs(math.expm1(-num_hashes * num_keys / num_bits)) ** num_hashes)
 
 
 def spread_error_rate(num_bits: float, num_hashes: int, num_keys: float, page_bits: int) -> float:
@@ -119,7 +119,10 @@ def capacity_for(num_bytes: float, error_rate: float) -> int:
     """
     if not math.isfinite(num_bytes):
         raise ConfigurationError(f"bytes={num_bytes!r} is not a number of bytes; give for example 2e9")
-    return math.floor(num_bytes * 8 * _LN2**2 / -math.log(error_rate))
+    capacity = math.floor(num_bytes * 8 * _LN2**2 / -math.log(error_rate))
+    while capacity >= 1 and (taken := size_for(capacity, error_rate).num_bytes) > num_bytes:
+        capacity = min(capacity - 1, math.floor(capacity * num_bytes / taken))
+    return max(0, capacity)
 
 
 @dataclass(frozen=True)
@@ -162,8 +165,9 @@ def size_for(capacity: float, error_rate: float, slack: float = 1.0) -> BloomSiz
     rate = check_error_rate(error_rate)
     num_bits = max(64, math.ceil(optimal_num_bits(keys, rate) * slack))
     num_hashes = optimal_num_hashes(num_bits, keys)
-    if num_hashes == MAX_HASHES:
-        # With k held down the optimum is out of reach: solve (1 - e^(-kn/m))^k = p for m instead.
-        held = -num_hashes * keys / math.log1p(-(rate ** (1 / num_hashes)))
-        num_bits = max(num_bits, math.ceil(held))
+    if expected_error_rate(num_bits, num_hashes, keys) > 1.05 * rate:
+        # Where k is far from its optimum (1 at high rates, MAX_HASHES at very low ones) the formula gives
+        # too few bits: solve (1 - e^(-kn/m))^k = p for m.
+        exact = -num_hashes * keys / math.log1p(-(rate ** (1 / num_hashes)))
+        num_bits = max(num_bits, math.ceil(exact))
     return BloomSize(keys, rate, num_bits, num_hashes)

@@ -51,6 +51,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # A test that cannot get what it needs says so and is skipped on a laptop. In CI that is a failure.
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _temporary_files_stay_in_the_tests_own_directory(
     tmp_path_factory: pytest.TempPathFactory,

@@ -169,17 +169,17 @@ def test_a_crawl_that_has_no_room_for_its_state_is_refused_and_starts_when_there
 
 @pytest.mark.parametrize("reactor", [ASYNCIO, SELECT])
 def test_a_bare_filter_that_cannot_grow_ends_the_crawl_before_too_many_pages_are_lost(
-    area: Area, tmp_path: Path, job: dict[str, Any], reactor: str
+    area: Area, tmp_path: Path, reactor: str
 ) -> None:
-    rate = 0.01
-    bare = {"BLOOMDUPE_STORE": None, "BLOOMDUPE_CAPACITY": 100, "BLOOMDUPE_ERROR_RATE": rate}
-    settings = {**job, **bare, "BLOOMDUPE_LAYOUT": "classic", "TWISTED_REACTOR": reactor}
-    start = [area.at("many/400")]
+    rate = 1e-9  # makes 1,400 keys fill the least array that there is
+    bare = {"BLOOMDUPE_STORE": None, "BLOOMDUPE_CAPACITY": 1400, "BLOOMDUPE_ERROR_RATE": rate}
+    settings = {**FILTER, **bare, "BLOOMDUPE_DIR": str(tmp_path / "seen"), "TWISTED_REACTOR": reactor}
+    start = [area.at("many/2500")]
     crawl = run(tmp_path, settings, prepare=f"{__name__}.filter_cannot_grow", start=start)
     assert (0, "bloomdupe_full") == (crawl.code, crawl.stats["finish_reason"])
     ours = crawl.ours()
     assert 7.5 * rate < ours["bloomdupe/error_rate_estimate"] < 10 * rate
-    assert 100 < ours["bloomdupe/keys"] < 400
+    assert 1400 < ours["bloomdupe/keys"] < 2500
     assert 0 < ours["bloomdupe/error/growth"]
     cannot_grow, full = crawl.lines("[scrapy_bloomdupe", "ERROR")
     assert "could not grow: [Errno 28] No space left on device" in cannot_grow

@@ -118,6 +118,7 @@ def test_abandoning_leaves_the_file_unclean(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.usefixtures("fixed_secret")
 def test_a_body_of_zeros_under_a_header_that_counts_keys_is_refused(tmp_path: Path, layout: str) -> None:
     path = tmp_path / "seen.bloom"
     found = BloomFilter.create(path, capacity=1000, error_rate=0.001, layout=layout)
@@ -136,6 +137,7 @@ def test_a_body_of_zeros_under_a_header_that_counts_keys_is_refused(tmp_path: Pa
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.usefixtures("fixed_secret")
 def test_zeros_in_any_layer_are_refused(tmp_path: Path, layout: str) -> None:
     path = tmp_path / "seen.bloom"
     found = BloomFilter.create(path, capacity=1000, error_rate=0.001, layout=layout)

@@ -141,6 +141,16 @@ def test_a_request_with_copied_meta_is_let_through_its_own_redirects(crawl: Craw
     assert not crawl.asks(Request(other.url, meta=crawl.receives(again).meta))
 
 
+def test_the_way_that_was_copied_is_not_the_way_of_the_request(crawl: Crawl) -> None:
+    first = Request(HERE)
+    assert crawl.asks(first)
+    second = hop(first, HERE)
+    assert crawl.asks(second)
+    other = Request("http://shop.example/other", meta=crawl.receives(second).meta)
+    assert crawl.asks(other)
+    assert not crawl.asks(hop(other, HERE))
+
+
 @pytest.mark.parametrize(
     "meta",
     [

@@ -173,9 +173,10 @@ class ClassicLayout:
 
     def size_for(self, capacity: int, error_rate: float, slack: float) -> sizing.BloomSize:
         size = sizing.size_for(capacity, error_rate, slack)
-        # Double hashing knows m^2 progressions: in a very small array one key can have all the positions
-        # of another one. The least array is as large as a page.
-        num_bits = max(size.num_bits, PAGE_BITS)
+        # Double hashing knows m^2 progressions (Kirsch and Mitzenmacher 2008, section 4): one of n keys
+        # has all the positions of another key with a chance of about n / m^2. It shall be a hundredth
+        # of the rate at the most, which only small arrays with low rates have to grow for.
+        num_bits = max(size.num_bits, math.ceil(math.sqrt(100 * capacity / error_rate)))
         while math.gcd(num_bits, _SMALL_PRIMES) != 1:
             num_bits += 1
         return replace(size, num_bits=num_bits)

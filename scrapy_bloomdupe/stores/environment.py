@@ -126,7 +126,7 @@ class Environment:
     def reader(self) -> Transaction:
         """Return a read transaction that sees the last commit; good until the next ``write``."""
         if self._reader is None:
-            self._reader = self._env.begin()
+            self._reader = self.snapshot()
         return self._reader
 
     def read(self, database: Any, key: bytes) -> bytes | None:
@@ -166,7 +166,13 @@ class Environment:
     def snapshot(self) -> Transaction:
         """Return a read transaction of its own, to be used in a ``with``: it holds back the reuse of
         pages for as long as it is open."""
-        return self._env.begin()
+        try:
+            return self._env.begin()
+        except lmdb.MapResizedError:
+            # Another process writes (we only look) and its map has grown: take its size.
+            self._drop_reader()
+            self._env.set_mapsize(0)
+            return self._env.begin()
 
     def sync(self) -> None:
         """Bring all commits to the disk. May take seconds; any thread may call it.
@@ -218,7 +224,7 @@ class Environment:
 def verify(path: Path) -> list[str]:
     """Return what is wrong with the pages of a closed LMDB file; empty: nothing.
 
-    Reads the file without LMDB, so that no damage can kill the process. Some seconds per 10^6 keys.
+    Reads the file without LMDB, so that no damage can kill the process. About ten seconds per 10^6 keys.
     """
     try:
         walk: Any = lmdb_verify.verify
