@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import scrapy_bloomdupe.rebuilding as rebuilding
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.cli_rules import add_commands
-from scrapy_bloomdupe.errors import BloomdupeError
+from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
@@ -51,18 +51,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(arguments)
     except BloomdupeError as exc:
-        print(f"bloomdupe: {_message(exc)}", file=sys.stderr)
+        print(f"bloomdupe: {message(exc)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nbloomdupe: interrupted; nothing is half done", file=sys.stderr)
         return 130
 
 
+def _version() -> str:
+    try:
+        return version("scrapy-bloomdupe")
+    except PackageNotFoundError:
+        return "not installed: run from its source tree"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bloomdupe", description="Sizes, looks at and mends the seen-sets of scrapy-bloomdupe."
     )
-    parser.add_argument("--version", action="version", version=version("scrapy-bloomdupe"))
+    parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
@@ -255,8 +262,3 @@ def _error_rate(text: str) -> float:
         return sizing.check_error_rate(float(text))
     except ValueError as exc:
         raise argparse.ArgumentTypeError(str(exc)) from None
-
-
-def _message(exc: BloomdupeError) -> str:
-    # An OSError's text starts with its number, which says nothing to a person.
-    return str(exc.args[-1]) if isinstance(exc, OSError) and exc.args else str(exc)

@@ -20,7 +20,7 @@ import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
-from scrapy_bloomdupe.errors import BloomdupeError
+from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.growing import GrowthWatch
 from scrapy_bloomdupe.importing import SEEN_NAME
 from scrapy_bloomdupe.keys import RequestKeys, of_crawler, speaks, with_middleware
@@ -101,7 +101,7 @@ class BloomDupeFilter(RFPDupeFilter):
                 raise
             self._refused = True
             self._watch.count(stats.ERROR_OPEN)
-            logger.error("The crawl does not start: %s", exc, extra={"spider": crawler.spider})
+            logger.error("The crawl does not start: %s", message(exc), extra={"spider": crawler.spider})
             engine.refuse_to_start(crawler, REFUSED)
 
     def request_seen(self, request: Request) -> bool:

@@ -70,8 +70,8 @@ class RedirectPasses:
         hops = meta.get("redirect_urls")
         if not hops or "redirect_ttl" not in meta or meta.get("redirect_times") != len(hops):
             return False
-        if meta.get(DELIVERED) == len(hops):
-            return False
+        # What was copied is the way of another request.
+        hops = hops[meta.get(DELIVERED) or 0 :]
         # Any hop, not only the last one: a page can send a visitor elsewhere for a cookie and back.
         if meta.get(ASKED, "GET") != request.method or not any(
             self._keys.key(request.replace(url=hop)) == key for hop in dict.fromkeys(reversed(hops))

@@ -85,7 +85,7 @@ def _store(value: Any) -> str | None:
 
 
 def _directory(value: Any) -> Path | None:
-    return Path(value) if value else None
+    return Path(value) if value and str(value).lower() != "none" else None
 
 
 def _capacity(value: Any) -> int:

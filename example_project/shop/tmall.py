@@ -38,7 +38,7 @@ FORMS = (
 WITHOUT_ID = (
     f"{DETAIL}?spm=a230r.1.14.8",
     f"{DETAIL}?id=",
-    f"{DETAIL}?id=undefined",
+    f"{DETAIL}?spm=a1.b2",
     f"{DETAIL}?mi_id=612345678999&skuId=5012345678902",
     "http://item.taobao.com/item.htm?user_id=725000000",
 )
