@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from scrapy_bloomdupe.dupefilter import BloomDupeFilter
     from scrapy_bloomdupe.errors import BloomdupeError
     from scrapy_bloomdupe.filters.bloom import BloomFilter
+    from scrapy_bloomdupe.fingerprinter import RulesFingerprinter
+    from scrapy_bloomdupe.middleware import UrlRulesMiddleware
+    from scrapy_bloomdupe.rules.rule import Key, Match, Rule
+    from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
     from scrapy_bloomdupe.seen import SeenSet, Verdict
     from scrapy_bloomdupe.stores.lmdb import LmdbStore
     from scrapy_bloomdupe.stores.memory import MemoryStore
@@ -25,9 +29,16 @@ __all__ = [
     "BloomDupeFilter",
     "BloomFilter",
     "BloomdupeError",
+    "Decision",
+    "Key",
     "LmdbStore",
+    "Match",
     "MemoryStore",
+    "Rule",
+    "RuleSet",
+    "RulesFingerprinter",
     "SeenSet",
+    "UrlRulesMiddleware",
     "Verdict",
 ]
 
@@ -36,9 +47,16 @@ _HOMES = {
     "BloomDupeFilter": "dupefilter",
     "BloomFilter": "filters.bloom",
     "BloomdupeError": "errors",
+    "Decision": "rules.ruleset",
+    "Key": "rules.rule",
     "LmdbStore": "stores.lmdb",
+    "Match": "rules.rule",
     "MemoryStore": "stores.memory",
+    "Rule": "rules.rule",
+    "RuleSet": "rules.ruleset",
+    "RulesFingerprinter": "fingerprinter",
     "SeenSet": "seen",
+    "UrlRulesMiddleware": "middleware",
     "Verdict": "seen",
 }
 

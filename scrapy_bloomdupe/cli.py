@@ -9,17 +9,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import scrapy_bloomdupe.rebuilding as rebuilding
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
-from scrapy_bloomdupe.errors import BloomdupeError
+from scrapy_bloomdupe.cli_rules import add_commands
+from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
@@ -27,6 +27,7 @@ from scrapy_bloomdupe.hashing import SCHEMES
 from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.importing import ImportCounts, open_seen, read_seen
 from scrapy_bloomdupe.opening import open_or_create
+from scrapy_bloomdupe.progress import Bar
 from scrapy_bloomdupe.report import size as sized
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, locate
 from scrapy_bloomdupe.stores.environment import Environment
@@ -50,18 +51,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(arguments)
     except BloomdupeError as exc:
-        print(f"bloomdupe: {_message(exc)}", file=sys.stderr)
+        print(f"bloomdupe: {message(exc)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nbloomdupe: interrupted; nothing is half done", file=sys.stderr)
         return 130
 
 
+def _version() -> str:
+    try:
+        return version("scrapy-bloomdupe")
+    except PackageNotFoundError:
+        return "not installed: run from its source tree"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bloomdupe", description="Sizes, looks at and mends the seen-sets of scrapy-bloomdupe."
     )
-    parser.add_argument("--version", action="version", version=version("scrapy-bloomdupe"))
+    parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
@@ -91,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--to", type=Path, metavar="DIR", help="instead of JOBDIR/bloomdupe")
     sub.add_argument("--no-store", action="store_true", help="for BLOOMDUPE_STORE = None")
     _add_filter(sub)
+    add_commands(command, commands)
     return parser
 
 
@@ -215,7 +224,7 @@ def _import(arguments: argparse.Namespace) -> int:
     counts = ImportCounts()
     added = 0
     try:
-        with _Bar("importing", file_size, "B") as bar:
+        with Bar("importing", file_size, "B") as bar:
             for key in read_seen(source, counts):
                 added += not state.seen.check_and_add(key).seen
                 bar.reached(counts.bytes_read)
@@ -232,41 +241,13 @@ def _import(arguments: argparse.Namespace) -> int:
 
 def _progress(what: str) -> rebuilding.Progress:
     def progress(keys: Iterable[bytes], total: int) -> Iterator[bytes]:
-        with _Bar(what, total, "keys") as bar:
+        with Bar(what, total, "keys") as bar:
             for done, key in enumerate(keys, 1):
                 yield key
                 if not done % 1000:
                     bar.reached(done)
 
     return progress
-
-
-class _Bar:
-    """A progress bar on the standard error, by tqdm where it is installed, else a line now and then."""
-
-    def __init__(self, what: str, total: int, unit: str) -> None:
-        self._what, self._total = what, total
-        self._next_line = time.monotonic() + 5
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            self._bar: Any = None
-        else:
-            self._bar = tqdm(total=total, desc=what, unit=f" {unit}", unit_scale=True, disable=None)
-
-    def reached(self, done: int) -> None:
-        if self._bar is not None:
-            self._bar.update(done - self._bar.n)
-        elif time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + 5
-            print(f"{self._what}: {done:,} of {self._total:,}", file=sys.stderr)
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
 
 
 def _capacity(text: str) -> int:
@@ -281,8 +262,3 @@ def _error_rate(text: str) -> float:
         return sizing.check_error_rate(float(text))
     except ValueError as exc:
         raise argparse.ArgumentTypeError(str(exc)) from None
-
-
-def _message(exc: BloomdupeError) -> str:
-    # An OSError's text starts with its number, which says nothing to a person.
-    return str(exc.args[-1]) if isinstance(exc, OSError) and exc.args else str(exc)

@@ -18,14 +18,17 @@ import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
-from scrapy_bloomdupe.errors import BloomdupeError
-from scrapy_bloomdupe.filters.growth import Growth
+from scrapy_bloomdupe.committing import Committer
+from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
+from scrapy_bloomdupe.errors import BloomdupeError, message
+from scrapy_bloomdupe.growing import GrowthWatch
 from scrapy_bloomdupe.importing import SEEN_NAME
-from scrapy_bloomdupe.keys import RequestKeys
+from scrapy_bloomdupe.keys import RequestKeys, of_crawler, speaks, with_middleware
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.redirects import RedirectPasses
+from scrapy_bloomdupe.rules.ruleset import Decision
+from scrapy_bloomdupe.rulewatch import RuleWatch, idle_rules
 from scrapy_bloomdupe.state import State
-from scrapy_bloomdupe.syncing import Syncer
 from scrapy_bloomdupe.watch import Watch
 
 if TYPE_CHECKING:
@@ -36,19 +39,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: ``finish_reason`` of a crawl whose state could not be opened, or whose filter was full.
+#: ``finish_reason`` of a crawl whose state could not be opened.
 REFUSED = "bloomdupe_refused"
-FULL = "bloomdupe_full"
-
-# Groups are written this often, in seconds, on the crawl's thread...
-_COMMIT_INTERVAL = 0.1
-# ... after a failure less often, up to this many times...
-_MAX_BACKOFF = 100
-# ... and brought to the disk this often, off it.
-_SYNC_INTERVAL = 60.0
-# Without a store the crawl stops before the rate passes ten times the asked one. Between two looks at
-# it, one hundredth of the capacity apart, it grows by a quarter at the most (k = 30).
-_STOP_AT = 7.5
 
 
 class BloomDupeFilter(RFPDupeFilter):
@@ -76,13 +68,15 @@ class BloomDupeFilter(RFPDupeFilter):
         self._crawler = crawler
         self._settings = settings
         self._keys = RequestKeys(self.fingerprinter)
-        self._redirects = RedirectPasses.from_settings(self._keys, settings)
+        # What the verdict goes by.
+        self._asked: RequestKeys | Fingerprints = self._keys
+        self._redirects = RedirectPasses.from_settings(self._asked, settings)
+        self._dry_run: DryRun | None = None
         self._state: State | None = None
         self._refused = False
-        self._repeater: engine.Repeater | None = None
-        self._syncer: Syncer | None = None
-        self._wait = self._backoff = 0
+        self._committer: Committer | None = None
         self._watch = Watch(crawler)
+        self._rules = RuleWatch(self._watch)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -107,7 +101,7 @@ class BloomDupeFilter(RFPDupeFilter):
                 raise
             self._refused = True
             self._watch.count(stats.ERROR_OPEN)
-            logger.error("The crawl does not start: %s", exc, extra={"spider": crawler.spider})
+            logger.error("The crawl does not start: %s", message(exc), extra={"spider": crawler.spider})
             engine.refuse_to_start(crawler, REFUSED)
 
     def request_seen(self, request: Request) -> bool:
@@ -120,9 +114,15 @@ class BloomDupeFilter(RFPDupeFilter):
             if state is None:
                 return False
         try:
-            key = self._keys.key(request)
+            decision = self._decide(request)
+            key = self._asked.key(request)
         except Exception as exc:
             self._watch.failed(stats.ERROR_KEY, exc, request)
+            return False
+        if key is None:
+            self._watch.count(stats.KEPT)
+            if decision is not None:
+                self._rules.judged(request.url, decision, seen=False)
             return False
         try:
             verdict = state.seen.check_and_add(key)
@@ -130,20 +130,38 @@ class BloomDupeFilter(RFPDupeFilter):
             self._watch.failed(stats.ERROR_CHECK, exc, request)
             return False
         self._watch.count(stats.VERDICTS[verdict])
+        if decision is not None:
+            self._judged(request, decision, seen=verdict.seen)
         passes = verdict.seen and "redirect_urls" in request.meta and self._is_own_redirect(request, key)
         self._redirects.asked(request)
         if passes:
             self._watch.count(stats.REDIRECT_PASS)
         return verdict.seen and not passes
 
+    def _decide(self, request: Request) -> Decision | None:
+        try:
+            return self._keys.decide(request)
+        except Exception as exc:
+            self._watch.failed(stats.ERROR_RULES, exc, request)
+            # The key is its fingerprint; the rules are not asked again.
+            self._keys.remember(request, None)
+            return None
+
+    def _judged(self, request: Request, decision: Decision, *, seen: bool) -> None:
+        if self._dry_run is not None and speaks(decision):
+            try:
+                seen = self._dry_run.merges(request, decision, seen=seen) or seen
+            except Exception as exc:
+                self._watch.failed(stats.ERROR_CHECK, exc, request)
+        self._rules.judged(request.url, decision, seen=seen)
+
     def close(self, reason: str) -> None:
         state = self._state
         if state is None:
             return
-        if self._repeater is not None:
-            self._repeater.stop()
-        if self._syncer is not None:
-            self._syncer.stop()
+        if self._committer is not None:
+            self._committer.stop()
+            self._committer = None
         self._state = None
         # A request that comes after this passes, as at any failure; it does not open a new state.
         self._refused = True
@@ -152,28 +170,43 @@ class BloomDupeFilter(RFPDupeFilter):
         self._watch.attempt(
             stats.ERROR_CLOSE, lambda: logger.info(report.summary(state, self._watch.verdicts()), extra=extra)
         )
+        for line in self._rules.lines():
+            logger.info("Rule %s", line, extra=extra)
         self._watch.attempt(stats.ERROR_CLOSE, state.close)
+        if self._dry_run is not None:
+            self._watch.attempt(stats.ERROR_CLOSE, self._dry_run.close)
         waiting = self._waiting_requests()
         if waiting and not state.temporary and not self._settings.get("JOBDIR"):
             logger.warning(report.left_waiting(state, waiting), extra=extra)
 
     def _open_state(self) -> None:
         read = bloomdupe_settings.read(self._settings)
-        options = read.options.with_identity(self._keys.identity())
+        if self._crawler is not None:
+            self._keys = of_crawler(self._crawler)
+        keys = self._keys
+        dry = read.dry_run and keys.rules is not None
+        digests = keys.rules.digest() if keys.rules is not None and not dry else {}
+        options = read.options.with_identity(keys.identity(with_rules=not dry), digests)
+        self._asked = Fingerprints(keys) if dry else keys
+        self._redirects = RedirectPasses.from_settings(self._asked, self._settings)
         where = read.directory
         state = open_temporary(options) if where is None else open_or_create(where, options)
         try:
             self._publish(state)
+            if dry:
+                self._dry_run = DryRun(keys, read.options, self._settings, self._watch)
         except BaseException:
             state.close()
             raise
         self._state = state
-        state.filter.on_growth = self._grew
+        self._committer = Committer(state, self._watch)
+        state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
         self._watch.set(stats.OPEN_SECONDS, round(state.open_seconds, 6))
         self._tell(state)
         if self._crawler is not None:
             connect = self._crawler.signals.connect
             connect(self._redirects.response_received, signal=signals.response_received)
+            connect(self._keys.response_received, signal=signals.response_received)
             connect(self._spider_opened, signal=signals.spider_opened)
 
     def _tell(self, state: State) -> None:
@@ -187,43 +220,14 @@ class BloomDupeFilter(RFPDupeFilter):
         logger.info(report.opened(state), extra=extra)
 
     def _spider_opened(self) -> None:
-        if (state := self._state) is None:
+        if self._committer is None:
             return
-        self._repeater = engine.Repeater(self._commit, _COMMIT_INTERVAL)
-        if not state.temporary:
-            self._syncer = Syncer(state.sync, _SYNC_INTERVAL)
-
-    def _commit(self) -> None:
-        """Write what waits; after a failure wait twice as long as before it."""
-        if self._syncer is not None and (error := self._syncer.take_error()) is not None:
-            self._watch.failed(stats.ERROR_SYNC, error)
-        if self._wait > 0:
-            self._wait -= 1
-            return
-        assert self._state is not None
-        if self._watch.attempt(stats.ERROR_COMMIT, self._state.flush):
-            self._backoff = 0
-        else:
-            self._wait = self._backoff = min(_MAX_BACKOFF, 2 * self._backoff + 1)
-
-    def _grew(self, growth: Growth) -> None:
-        extra = {"spider": self._watch.spider}
-        self._watch.set(stats.LAYERS, growth.layers)
-        if growth.error is None:
-            logger.info(report.grew(growth), extra=extra)
-            return
-        self._watch.count(stats.ERROR_GROWTH)
-        state = self._state
-        assert state is not None
-        if self._watch.is_first(stats.ERROR_GROWTH):
-            logger.error(report.overfull(growth, exact=state.store is not None), extra=extra)
-        if state.store is None and growth.rate > _STOP_AT * state.filter.error_rate:
-            if not state.seen.frozen:
-                logger.error(report.full(growth, state.filter.error_rate), extra=extra)
-                if self._crawler is not None and engine.is_crawling(self._crawler):
-                    engine.close_spider(self._crawler, FULL)
-            # What is still asked passes, and is not remembered.
-            state.seen.frozen = True
+        self._committer.start()
+        rules, spider = self._keys.rules, self._watch.spider
+        if rules is not None and self._dry_run is None and self._crawler not in with_middleware:
+            idle = idle_rules(rules, spider.name if spider is not None else None)
+            if idle is not None:
+                logger.warning(idle, extra={"spider": spider})
 
     def _is_own_redirect(self, request: Request, key: bytes) -> bool:
         try:

@@ -64,3 +64,9 @@ class FilterError(BloomdupeError, OSError):
 
 class StoreError(BloomdupeError, OSError):
     """The exact store failed in use. The question stays open: the request has to pass."""
+
+
+def message(exc: BaseException) -> str:
+    """Return the text of *exc* for a person: without the number that an OSError's text starts with."""
+    own = isinstance(exc, BloomdupeError) and isinstance(exc, OSError) and exc.args
+    return str(exc.args[-1]) if own else str(exc)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from scrapy_bloomdupe.errors import StateMismatch
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.statefiles import read_rules_file
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class StateOptions:
         error_rate: false-positive rate of the filter, 1e-12 <= error_rate < 1.
         layout, scheme: frozen names, see ``filters.layouts`` and ``hashing``.
         store: ``lmdb``, ``memory``, or None: the filter alone.
-        identity: what the keys mean: ``fingerprinter`` for people, ``canary`` to compare.
+        identity: what the keys mean: ``fingerprinter`` for people, ``canary`` and ``rules`` to compare.
+        rules: digest of each rule by name, to name those that changed.
         on_mismatch: ``error``, or ``new``: move a state of another meaning aside and start anew.
         explicit: names of the attributes that somebody asked for; the others give way to the file.
     """
@@ -34,10 +36,11 @@ class StateOptions:
     identity: Mapping[str, str] = field(default_factory=dict)
     on_mismatch: str = "error"
     explicit: frozenset[str] = frozenset()
+    rules: Mapping[str, str] = field(default_factory=dict)
 
-    def with_identity(self, identity: Mapping[str, str]) -> StateOptions:
+    def with_identity(self, identity: Mapping[str, str], rules: Mapping[str, str]) -> StateOptions:
         """Return the same options for keys of this meaning."""
-        return replace(self, identity=dict(identity))
+        return replace(self, identity=dict(identity), rules=dict(rules))
 
 
 def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A002
@@ -48,6 +51,21 @@ def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A
     """
     made, wanted = filter.identity, options.identity
     directory = filter.path.parent
+    if "canary" not in made and "rules" in wanted:
+        raise StateMismatch(
+            f"{directory} was imported from Scrapy's own filter: its keys are fingerprints, and the "
+            "project has rules that make other keys of the same requests. Crawl without rules, or set "
+            "BLOOMDUPE_ON_MISMATCH = 'new' to move what was imported aside and start anew"
+        )
+    # Rules first: with BLOOMDUPE_FINGERPRINTER they change the canary too.
+    if "canary" in wanted and "canary" in made and made.get("rules") != wanted.get("rules"):
+        raise StateMismatch(
+            f"{directory}: its keys were made by other rules than the project now has: "
+            f"{_changes(read_rules_file(directory), options.rules)}. The same request can get another key: "
+            "pages would be crawled again, and pages that the old rules told apart could be taken for "
+            "one. Go back to the former rules, set BLOOMDUPE_ON_MISMATCH = 'new' to move the old state "
+            "aside and start anew, or use another directory"
+        )
     if "canary" in wanted and "canary" in made and made["canary"] != wanted["canary"]:
         raise StateMismatch(
             f"{directory}: its keys were made by {made.get('fingerprinter')} (canary "
@@ -80,6 +98,19 @@ def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A
                 f"ask for {asked}. `bloomdupe rebuild` makes a filter with other values"
             )
     return notices
+
+
+def _changes(made: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """Say which rules differ; ``*`` stands for the whole."""
+    names = [name for name in dict.fromkeys((*made, *wanted)) if name != "*"]
+    said = [
+        f"{name!r} {'is new' if name not in made else 'is gone' if name not in wanted else 'changed'}"
+        for name in names
+        if made.get(name) != wanted.get(name)
+    ]
+    if not wanted:
+        said = ["it has none now"]
+    return ", ".join(said) or "the preset, the order of the rules, or the version of the engine changed"
 
 
 def _shown(store: str | None) -> str:

@@ -7,30 +7,101 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, WeakSet
 
 from scrapy import Request
-from scrapy.utils.request import RequestFingerprinterProtocol
 
+import scrapy_bloomdupe.settings as settings
+from scrapy_bloomdupe.canary import canary_requests
 from scrapy_bloomdupe.hashing import as_key
+from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from scrapy.utils.request import RequestFingerprinterProtocol
+
+#: In ``request.meta``: a string that is the key of this request, or False: rules leave it alone.
+META_KEY = "bloomdupe_key"
+#: In ``request.meta``: the value of ``META_KEY`` that a callback got to see. A copy of the meta
+#: (``meta=response.meta``) has both, and is not meant to be the same page.
+DELIVERED_KEY = "bloomdupe_delivered_key"
+#: In ``request.meta``: the value of ``META_KEY`` and the URL that it was given for. An errback or a
+#: downloader middleware can copy the meta before there is a response.
+GIVEN_FOR = "bloomdupe_key_given_for"
 
 
 class RequestKeys:
-    """Keys by the project's own fingerprinter, so that nothing changes about what a duplicate is."""
+    """Keys by the project's rules where they speak, else by its own fingerprinter.
 
-    def __init__(self, fingerprinter: RequestFingerprinterProtocol) -> None:
+    Args:
+        fingerprinter: the project's.
+        rules: None: nothing changes about what a duplicate is.
+        spider: its name, for rules that are for some spiders.
+    """
+
+    def __init__(
+        self,
+        fingerprinter: RequestFingerprinterProtocol,
+        rules: RuleSet | None = None,
+        spider: str | None = None,
+    ) -> None:
+        self.rules = rules
         self._fingerprinter = fingerprinter
+        self._spider = spider
+        # By object: the middleware, the filter and the log ask for the same request; a copy of it is
+        # another one, whatever its meta says.
+        self._decisions: WeakKeyDictionary[Request, Decision | None] = WeakKeyDictionary()
 
-    def key(self, request: Request) -> bytes:
-        """Return the 20 bytes of *request*.
+    def key(self, request: Request) -> bytes | None:
+        """Return the 20 bytes of *request*; None: it is never a duplicate.
+
+        Where a ``call:`` of the rules fails it is the fingerprint: that merges no more than Scrapy does,
+        and a page that links to itself is not crawled for ever. ``decide`` raises what failed.
 
         Raises:
             TypeError: the fingerprinter returned something else than bytes.
             Exception: whatever the fingerprinter raises.
         """
+        try:
+            decision = self.decide(request)
+        except Exception:
+            decision = None
+        if decision is None or not speaks(decision):
+            return self.fingerprint(request)
+        return None if decision.action == "keep" else decision.digest()
+
+    def fingerprint(self, request: Request) -> bytes:
+        """Return the 20 bytes of the project's fingerprint, whatever the rules say."""
         return as_key(self._fingerprinter.fingerprint(request))
 
-    def identity(self) -> Mapping[str, str]:
-        """Return what the keys mean: the fingerprinter's name, and the canary to compare.
+    def decide(self, request: Request) -> Decision | None:
+        """Return what the rules say of *request*; None: nothing, its fingerprint is its key.
+
+        Raises:
+            Exception: whatever a ``call:`` of the rules raises.
+        """
+        if self.rules is None and META_KEY not in request.meta:
+            return None
+        if request in self._decisions:
+            return self._decisions[request]
+        decision = self._decide(request)
+        self._decisions[request] = decision
+        return decision
+
+    def remember(self, request: Request, decision: Decision | None) -> None:
+        """Take *decision* for *request*, which was made of another one that was decided, or that the
+        rules fail on."""
+        self._decisions[request] = decision
+
+    def response_received(self, response: Response, request: Request) -> None:
+        """Handle the signal of this name: from here on the meta can be copied by a callback."""
+        if isinstance(given := request.meta.get(META_KEY), str):
+            request.meta[DELIVERED_KEY] = given
+
+    def identity(self, *, with_rules: bool = True) -> Mapping[str, str]:
+        """Return what the keys mean: the fingerprinter's name, its canary, and the digest of the rules.
 
         The canary is a digest over the fingerprints of a fixed set of requests: it tells a changed
         fingerprinter, Scrapy or w3lib whatever their versions say.
@@ -44,75 +115,70 @@ class RequestKeys:
                 fingerprint = type(exc).__name__.encode()
             digest.update(repr(fingerprint).encode() + b"\n")
         kind = type(self._fingerprinter)
-        return {
+        identity = {
             "fingerprinter": f"{kind.__module__}.{kind.__qualname__}",
             "canary": digest.hexdigest(),
         }
+        if self.rules is not None and with_rules:
+            identity["rules"] = self.rules.digest()["*"]
+        return identity
+
+    def _decide(self, request: Request) -> Decision | None:
+        meta = request.meta
+        given = meta.get(META_KEY)
+        if given is False:
+            return None
+        if isinstance(given, str) and _is_own(given, request):
+            if (meta.get(GIVEN_FOR) or [None])[0] != given:
+                meta[GIVEN_FOR] = [given, request.url]
+            return Decision("key", f"v1|meta|{len(given)}:{given}", META_KEY, request.url)
+        # Whoever wants a URL to be sent as it is wants it to be told from its other spellings.
+        if self.rules is None or meta.get("verbatim_url"):
+            return None
+        return self.rules.decide(request.url, request.method, request.body, self._spider)
 
 
-_CANARY_URLS = (
-    # Query: order, repetition, blanks, separators, escapes in names and values.
-    "http://example.com/?b=2&a=1",
-    "http://example.com/?a=2&a=1",
-    "http://example.com/?a=&b",
-    "http://example.com/?a;b=1",
-    "http://example.com/?&&a=1&",
-    "http://example.com/?",
-    "http://example.com/?a=b=c",
-    "http://example.com/?q=a+b",
-    "http://example.com/?q=a%20b",
-    "http://example.com/?q=%2B%26%3D",
-    "http://example.com/?q=%C4%E3",
-    "http://example.com/?q=%e4%bd%a0",
-    "http://example.com/?q=\u4f60\u597d",
-    "http://example.com/?u=http%3A%2F%2Fexample.org%2F%3Fa%3D1",
-    "http://example.com/?u=http://example.org/?a=1",
-    "http://example.com/show?/category/3",
-    # Path: escapes, dots, slashes, parameters, case.
-    "http://example.com",
-    "http://example.com/",
-    "http://example.com/A/b",
-    "http://example.com//a//b/",
-    "http://example.com/a/../b/./c",
-    "http://example.com/a%2Fb%3Fc%23d",
-    "http://example.com/%7euser",
-    "http://example.com/~user",
-    "http://example.com/caf\u00e9",
-    "http://example.com/caf%C3%A9",
-    "http://example.com/caf%E9",
-    "http://example.com/a%zz%",
-    "http://example.com/a;x=1/b;y",
-    "http://example.com/a b|c",
-    "http://example.com/a%00b",
-    # Host, port, user.
-    "HTTP://EXAMPLE.com/",
-    "https://example.com:443/",
-    "http://example.com:80/",
-    "http://example.com:8080/",
-    "http://user:Pass@example.com/",
-    "http://m\u00fcnchen.example/",
-    "http://example.com./",
-    "http://[2001:DB8::1]/",
-    # Fragment.
-    "http://example.com/#a",
-    "http://example.com/#!/route",
-    # Other schemes.
-    "ftp://example.com/a",
-    "data:text/plain,A",
-)
+def speaks(decision: Decision) -> bool:
+    """Return whether the rules asked for this key; else the fingerprint is the key, as without rules."""
+    return decision.rule is not None or decision.steps_by is not None
 
 
-def canary_requests() -> list[Request]:
-    """Return the fixed set of tricky requests. Frozen: another set makes all states mismatch."""
-    requests = [Request(url) for url in _CANARY_URLS]
-    plain = "http://example.com/form?b=2&a=1"
-    requests += [
-        Request(plain, method="POST", body=b"a=1"),
-        Request(plain, method="POST", body=b"\xff\x00"),
-        Request(plain, method="post", body=b"a=1"),
-        Request(plain, method="HEAD"),
-        Request(plain, headers={"Accept-Language": "de", "Cookie": "a=1"}),
-        Request(plain, cookies={"session": "1"}),
-        Request(plain, meta={"verbatim_url": True}),
-    ]
-    return requests
+def _is_own(given: str, request: Request) -> bool:
+    """Return whether a key in the meta was meant for *request*, or was copied with the rest of it."""
+    meta = request.meta
+    if meta.get(DELIVERED_KEY) == given:
+        return False
+    key, url = meta.get(GIVEN_FOR) or (given, request.url)
+    # The target of a redirect is what the key was given for.
+    return key != given or url == request.url or url in meta.get("redirect_urls", ())
+
+
+#: Crawls with the middleware that does what rules say of dropping and rewriting.
+with_middleware: WeakSet[Crawler] = WeakSet()
+
+_of_crawler: WeakKeyDictionary[Crawler, RequestKeys] = WeakKeyDictionary()
+
+
+def rules_of(crawler: Crawler) -> tuple[RuleSet | None, str | None]:
+    """Return the rules of a crawl and the name of its spider.
+
+    Raises:
+        ConfigurationError: a rule or preset is wrong.
+    """
+    spider = crawler.spider
+    rules = settings.read_rules(crawler.settings, getattr(spider, "bloomdupe_rules", ()))
+    return rules, spider.name if spider is not None else None
+
+
+def of_crawler(crawler: Crawler) -> RequestKeys:
+    """Return the keys of a crawl: one object for its filter and its middleware.
+
+    Raises:
+        ConfigurationError: a rule or preset is wrong.
+    """
+    keys = _of_crawler.get(crawler)
+    if keys is None:
+        fingerprinter = crawler.request_fingerprinter
+        assert fingerprinter is not None
+        keys = _of_crawler[crawler] = RequestKeys(fingerprinter, *rules_of(crawler))
+    return keys

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt, StateMismatch, StateNotFound
@@ -26,6 +25,7 @@ from scrapy_bloomdupe.statefiles import (
     read_meta,
     store_is_empty,
     write_meta,
+    write_rules_file,
 )
 from scrapy_bloomdupe.stores.base import Store
 from scrapy_bloomdupe.stores.environment import Environment
@@ -113,7 +113,7 @@ def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> Sta
     try:
         state.notices += compare(state.filter, options)
         state.filter.begin()
-        _adopt(state, options.identity)
+        _adopt(state, options)
     except StateMismatch as exc:
         state.release_files(clean=False)
         if options.on_mismatch != "new":
@@ -127,9 +127,9 @@ def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> Sta
     return state
 
 
-def _adopt(state: State, wanted: Mapping[str, str]) -> None:
+def _adopt(state: State, options: StateOptions) -> None:
     """Give a state that was imported the meaning of the project that opens it first."""
-    made = state.filter.identity
+    made, wanted = state.filter.identity, options.identity
     if "canary" in made or "canary" not in wanted:
         return
     identity = {**made, **wanted}
@@ -166,6 +166,7 @@ def _create(directory: Path, lock: DirectoryLock, options: StateOptions) -> Stat
             if environment is not None:
                 store = LmdbStore(environment, create=True)
                 write_meta(environment, filter.filter_id, filter.identity)
+            write_rules_file(directory, options.rules)
             filter.rename(directory / FILTER_NAME)
         except BaseException:
             filter.abandon()

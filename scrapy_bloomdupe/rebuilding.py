@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateCorrupt
+from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, FilterError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, UNFINISHED_NAME, read_meta
 from scrapy_bloomdupe.stores.environment import Environment, verify
@@ -25,7 +26,7 @@ class FilterPlan:
     """What the new filter shall be like; None: as the old one, or the default if that is not readable.
 
     Attributes:
-        capacity: keys, 1 to 10^13; raised to hold twice what the store holds.
+        capacity: keys, 1 to 10^13; None: at least twice what the store holds.
         error_rate: 1e-12 <= error_rate < 1.
         layout, scheme: frozen names.
     """
@@ -97,6 +98,12 @@ def _rebuild(
         filter_id=filter_id,
         identity=identity,
     )
+
+    def refuse_overfull(growth: Growth) -> None:
+        if growth.error is not None:
+            raise FilterError(28, f"the new filter for {directory} could not grow: {growth.error}")
+
+    new.on_growth = refuse_overfull
     try:
         for key in progress(store.iter_keys(), count):
             new.add(key)

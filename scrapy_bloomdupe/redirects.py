@@ -7,14 +7,13 @@ the filter a second time for the same key, and Scrapy drops it as a duplicate of
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
-
-    from scrapy_bloomdupe.keys import RequestKeys
 
 #: In ``request.meta``: how many hops the request had when its response reached a callback. Redirects of
 #: Scrapy's middlewares add a hop; a copy (``meta=response.meta``) has no more than it copied.
@@ -26,6 +25,13 @@ ASKED = "bloomdupe_asked_method"
 _REMEMBERED = 10_000
 
 
+class Keys(Protocol):
+    """What makes a key of a request; None: it is never a duplicate."""
+
+    @property
+    def key(self) -> Callable[[Request], bytes | None]: ...
+
+
 class RedirectPasses:
     """Tells a redirect that Scrapy made from redirect meta that somebody copied.
 
@@ -34,13 +40,13 @@ class RedirectPasses:
         max_hops: passes per key, so that no crafted meta lets one key pass for ever.
     """
 
-    def __init__(self, keys: RequestKeys, max_hops: int) -> None:
+    def __init__(self, keys: Keys, max_hops: int) -> None:
         self._keys = keys
         self._max_hops = max_hops
         self._granted: OrderedDict[bytes, int] = OrderedDict()
 
     @classmethod
-    def from_settings(cls, keys: RequestKeys, settings: BaseSettings) -> RedirectPasses:
+    def from_settings(cls, keys: Keys, settings: BaseSettings) -> RedirectPasses:
         return cls(keys, settings.getint("REDIRECT_MAX_TIMES"))
 
     def asked(self, request: Request) -> None:
@@ -64,8 +70,8 @@ class RedirectPasses:
         hops = meta.get("redirect_urls")
         if not hops or "redirect_ttl" not in meta or meta.get("redirect_times") != len(hops):
             return False
-        if meta.get(DELIVERED) == len(hops):
-            return False
+        # What was copied is the way of another request.
+        hops = hops[meta.get(DELIVERED) or 0 :]
         # Any hop, not only the last one: a page can send a visitor elsewhere for a cookie and back.
         if meta.get(ASKED, "GET") != request.method or not any(
             self._keys.key(request.replace(url=hop)) == key for hop in dict.fromkeys(reversed(hops))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import scrapy_bloomdupe.stats as stats
+from scrapy_bloomdupe.errors import message
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.state import State
@@ -16,6 +17,7 @@ from scrapy_bloomdupe.state import State
 _PLACES = {
     stats.ERROR_OPEN: "the state could not be opened; every request passes unfiltered",
     stats.ERROR_KEY: "the key of a request could not be made; the request passes unfiltered",
+    stats.ERROR_RULES: "a rule failed; the request passes as it is",
     stats.ERROR_CHECK: "the seen-set could not answer; the request passes unfiltered",
     stats.ERROR_COMMIT: (
         "seen keys could not be written; they are kept in memory and tried again. Make room on the "
@@ -134,4 +136,4 @@ def full(growth: Growth, error_rate: float) -> str:
 def failed(where: str, exc: Exception, request: object | None) -> str:
     """Return the one warning of a place that failed."""
     of = f" ({request})" if request is not None else ""
-    return f"Seen-set: {_PLACES[where]}{of}: {str(exc) or repr(exc)}. Counted in {where}, shown once"
+    return f"Seen-set: {_PLACES[where]}{of}: {message(exc) or repr(exc)}. Counted in {where}, shown once"

@@ -5,7 +5,8 @@ It reads a mapping with ``get`` (Scrapy's settings, or a dict) and imports nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,11 @@ import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
 from scrapy_bloomdupe.identity import StateOptions
+from scrapy_bloomdupe.rules.catalogue import RULES
+from scrapy_bloomdupe.rules.presets import PRESETS
+from scrapy_bloomdupe.rules.ruleset import RuleSet
+
+PRESET_NAMES = tuple({**PRESETS, **RULES})
 
 # A filter file of 1.9 MB, and a dozen doublings to 10^9 keys; a crawl of a few thousand pages does not
 # notice it.
@@ -33,6 +39,8 @@ DEFAULT_SCHEME = "murmur3"
 DEFAULT_STORE = "lmdb"
 # Whoever changes what a key means should know it; an old state is never thrown away in silence.
 DEFAULT_ON_MISMATCH = "error"
+# Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
+DEFAULT_PRESET = None
 
 
 class SettingsSource(Protocol):
@@ -77,7 +85,7 @@ def _store(value: Any) -> str | None:
 
 
 def _directory(value: Any) -> Path | None:
-    return Path(value) if value else None
+    return Path(value) if value and str(value).lower() != "none" else None
 
 
 def _capacity(value: Any) -> int:
@@ -87,6 +95,32 @@ def _capacity(value: Any) -> int:
 
 def _error_rate(value: Any) -> float:
     return sizing.check_error_rate(float(value))
+
+
+def _preset(value: Any) -> str | None:
+    if value is None or str(value).lower() in ("none", ""):
+        return None
+    return _choice(*PRESET_NAMES)(value)
+
+
+def _rules(value: Any) -> list[Any]:
+    # The command line can only give JSON.
+    found = json.loads(value) if isinstance(value, str) else value
+    if isinstance(found, Mapping) or not isinstance(found, Sequence):
+        raise TypeError
+    return list(found)
+
+
+def _files(value: Any) -> list[Path]:
+    names = value.split(",") if isinstance(value, str) else [value] if isinstance(value, Path) else value
+    return [Path(name) for name in names if name]
+
+
+def _flag(value: Any) -> bool:
+    # As Scrapy's getbool.
+    if value in (True, False, 1, 0):
+        return bool(value)
+    return {"true": True, "1": True, "false": False, "0": False}[str(value).lower()]
 
 
 SETTINGS: dict[str, Setting] = {
@@ -113,6 +147,11 @@ SETTINGS: dict[str, Setting] = {
             _choice(*hashing.SCHEMES),
             f"one of {', '.join(hashing.SCHEMES)}",
         ),
+        Setting("BLOOMDUPE_PRESET", "None", _preset, f"None, or one of {', '.join(PRESET_NAMES)}"),
+        Setting("BLOOMDUPE_RULES", "[]", _rules, "a list of rules (dicts or Rule objects)"),
+        Setting("BLOOMDUPE_RULE_FILES", "[]", _files, "a list of paths of .toml or .yaml files"),
+        Setting("BLOOMDUPE_DRY_RUN", "False", _flag, "True or False"),
+        Setting("BLOOMDUPE_FINGERPRINTER", "False", _flag, "True or False"),
         Setting("BLOOMDUPE_ON_MISMATCH", '"error"', _choice("error", "new"), "'error' or 'new'"),
     )
 }
@@ -125,10 +164,12 @@ class BloomdupeSettings:
     Attributes:
         directory: where the state lies; None: temporary files.
         options: what the seen-set shall be like, without the meaning of its keys.
+        dry_run: rules only count what they would have merged.
     """
 
     directory: Path | None
     options: StateOptions
+    dry_run: bool
 
 
 def read(source: SettingsSource) -> BloomdupeSettings:
@@ -140,12 +181,7 @@ def read(source: SettingsSource) -> BloomdupeSettings:
     Raises:
         ConfigurationError: a value is not what the setting expects, or a name is not known.
     """
-    _refuse_unknown(source)
-    values = {
-        name: _parsed(setting, source.get(name))
-        for name, setting in SETTINGS.items()
-        if name in source and (source.get(name) is not None or name == "BLOOMDUPE_STORE")
-    }
+    values = _values(source)
     store = values.get("BLOOMDUPE_STORE", DEFAULT_STORE)
     jobdir = source.get("JOBDIR")
     directory = values.get("BLOOMDUPE_DIR") or (Path(jobdir) / "bloomdupe" if jobdir else None)
@@ -159,7 +195,36 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
         explicit=frozenset(name.removeprefix("BLOOMDUPE_").lower() for name in values),
     )
-    return BloomdupeSettings(directory, options)
+    return BloomdupeSettings(directory, options, values.get("BLOOMDUPE_DRY_RUN", False))
+
+
+def read_rules(source: SettingsSource, first: Iterable[Any] = ()) -> RuleSet | None:
+    """Return the rules of a project, or None if it has none.
+
+    Args:
+        source: the settings.
+        first: rules of the spider, asked before all others.
+
+    Raises:
+        ConfigurationError: a value, a file or a rule is wrong.
+    """
+    values = _values(source)
+    preset = values.get("BLOOMDUPE_PRESET", DEFAULT_PRESET)
+    rules = values.get("BLOOMDUPE_RULES", [])
+    files = values.get("BLOOMDUPE_RULE_FILES", [])
+    first = list(first or ())
+    if preset is None and not rules and not files and not first:
+        return None
+    return RuleSet.load(preset, rules, files, first=first)
+
+
+def _values(source: SettingsSource) -> dict[str, Any]:
+    _refuse_unknown(source)
+    return {
+        name: _parsed(setting, source.get(name))
+        for name, setting in SETTINGS.items()
+        if name in source and (source.get(name) is not None or name == "BLOOMDUPE_STORE")
+    }
 
 
 def _parsed(setting: Setting, value: Any) -> Any:
@@ -167,7 +232,7 @@ def _parsed(setting: Setting, value: Any) -> Any:
         return setting.parse(value)
     except ConfigurationError as exc:
         raise ConfigurationError(f"{setting.name}: {exc}") from exc
-    except (ValueError, TypeError, OverflowError) as exc:
+    except (ValueError, TypeError, OverflowError, KeyError) as exc:
         raise ConfigurationError(
             f"{setting.name} = {value!r} is not valid; it takes {setting.expects}"
         ) from exc

@@ -18,7 +18,9 @@ FILTER_NAME = "seen.bloom"
 STORE_NAME = "seen.lmdb"
 #: A filter that is being made; never in force.
 UNFINISHED_NAME = FILTER_NAME + ".new"
-_STATE_FILES = (FILTER_NAME, STORE_NAME, STORE_NAME + "-lock")
+#: The digests of the rules by name: for messages only, the header of the filter decides.
+RULES_NAME = "seen.rules.json"
+_STATE_FILES = (FILTER_NAME, STORE_NAME, STORE_NAME + "-lock", RULES_NAME)
 
 
 def locate(directory: str | Path) -> Path:
@@ -57,6 +59,21 @@ def move_aside(directory: Path) -> Path:
             exc.errno, f"cannot move the state in {directory} to {aside}: {exc.strerror}"
         ) from exc
     return aside
+
+
+def write_rules_file(directory: Path, rules: Mapping[str, str]) -> None:
+    """Keep which rules made the keys, so that a later refusal can name those that changed."""
+    if rules:
+        (directory / RULES_NAME).write_text(json.dumps(dict(rules), indent=1) + "\n", encoding="utf-8")
+
+
+def read_rules_file(directory: Path) -> Mapping[str, str]:
+    """Return what ``write_rules_file`` kept; empty: nothing that can be read."""
+    try:
+        found = json.loads((directory / RULES_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
 def write_meta(environment: Environment, filter_id: bytes, identity: Mapping[str, str]) -> None:

@@ -18,12 +18,29 @@ REDIRECT_PASS = PREFIX + "redirect_pass"
 #: Failures after which the request passed, by place.
 ERROR = PREFIX + "error/"
 ERROR_KEY = ERROR + "key"
+ERROR_RULES = ERROR + "rules"
 ERROR_CHECK = ERROR + "check"
 ERROR_COMMIT = ERROR + "commit"
 ERROR_SYNC = ERROR + "sync"
 ERROR_GROWTH = ERROR + "growth"
 ERROR_OPEN = ERROR + "open"
 ERROR_CLOSE = ERROR + "close"
+
+#: Requests that a rule keeps from ever being a duplicate (``missing="keep"``).
+KEPT = PREFIX + "kept"
+
+#: In a dry run: requests that the rules would have called duplicates and Scrapy does not.
+DRY_RUN_MERGED = PREFIX + "dry_run/merged"
+
+#: What rules did, by rule and by what.
+RULE = PREFIX + "rule/"
+RULE_COUNTS = ("key", "missing", "dropped", "rewritten")
+
+
+def rule(name: str, what: str) -> str:
+    """Return the stat of what a rule did: one of ``RULE_COUNTS``."""
+    return f"{RULE}{name}/{what}"
+
 
 # Set when the state is opened, grows, and is closed.
 KEYS = PREFIX + "keys"
@@ -36,7 +53,11 @@ OPEN_SECONDS = PREFIX + "open_seconds"
 ALL = (
     *VERDICTS.values(),
     REDIRECT_PASS,
+    KEPT,
+    DRY_RUN_MERGED,
+    *(f"{RULE}<name>/{what}" for what in RULE_COUNTS),
     ERROR_KEY,
+    ERROR_RULES,
     ERROR_CHECK,
     ERROR_COMMIT,
     ERROR_SYNC,

@@ -12,6 +12,7 @@ that asks (its area), so that many tests can share one server and its log.
 ``/AREA/cookie/N``           asks for N cookies, each by a redirect to itself, before it answers
 ``/AREA/visa``               asks for a cookie by a redirect to ``/AREA/office``, which sends back
 ``/AREA/Name``               (any upper case in the path) redirects to the path in lower case
+``/AREA/...?next=U``         (with a parameter ``next``) redirects to U
 ``/AREA/loop/...``           redirects to itself, whatever comes
 ``/AREA/refresh/...``        a page with a meta refresh to itself
 ``/AREA/missing/...``        404
@@ -65,6 +66,8 @@ def answer(method: str, target: str, cookies: set[str]) -> Answer:
     url = urlsplit(target)
     _, area, kind, *rest = [*url.path.split("/"), "", ""]
     here = f"/{area}/"
+    if there := parse_qs(url.query).get("next"):
+        return _redirect(there[0])
     match kind:
         case "tree":
             return 200, page(target, tree_links(int(rest[0]), int(rest[1]))), []

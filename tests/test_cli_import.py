@@ -21,7 +21,7 @@ from scrapy import Request
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.utils.request import fingerprint
 
-from scrapy_bloomdupe import cli
+import scrapy_bloomdupe.progress as progress
 
 SIZE = 60
 PAGES = Counter(f"tree/{SIZE}/{number}" for number in range(SIZE))
@@ -168,7 +168,7 @@ def test_without_tqdm_a_line_now_and_then_tells_how_far_it_is(
 ) -> None:
     seconds = iter(range(0, 1_000_000, 1))
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.setattr(cli, "time", SimpleNamespace(monotonic=lambda: next(seconds) / 100))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(seconds) / 100))
     code, out, err = bloomdupe("import", job)
     assert 0 == code
     assert "5,000 of them new" in out

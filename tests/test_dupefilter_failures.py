@@ -145,7 +145,7 @@ def test_a_full_disk_keeps_the_waiting_keys_visible_and_tries_again_with_growing
     with monkeypatch.context() as patch:
         patch.setattr(Environment, "write", full)
         for calls in range(1000):  # noqa: B007
-            ours._commit()
+            ours._committer._commit()
         assert ours.request_seen(page())
         assert not ours.request_seen(page("b"))
     pauses = [after - before for before, after in itertools.pairwise(tries)]
@@ -155,7 +155,7 @@ def test_a_full_disk_keeps_the_waiting_keys_visible_and_tries_again_with_growing
     assert "No space left on device" in warning
     assert "Make room" in warning
     for _ in range(101):
-        ours._commit()
+        ours._committer._commit()
     assert ours._state is not None
     assert isinstance(ours._state.store, LmdbStore)
     assert 0 == ours._state.store.num_waiting
@@ -184,9 +184,9 @@ def test_a_failed_sync_is_counted_and_told_once(opened: Opened, caplog: pytest.L
             pass
 
     ours, counted = opened
-    ours._syncer = Failing()  # type: ignore[assignment]
+    ours._committer._syncer = Failing()  # type: ignore[assignment]
     for _ in range(3):
-        ours._commit()
+        ours._committer._commit()
     assert 3 == counted.get_value(stats.ERROR_SYNC)
     (warning,) = warnings_in(caplog)
     assert "power loss" in warning

@@ -1,6 +1,7 @@
 """How is the shop served? By a process of its own: `python -m shop.server --port 0`.
 
-It prints one line with its address as soon as it can be asked, then nothing more. It listens on
+It prints one line with its address as soon as it can be asked, then nothing more. Asked as a proxy
+(`GET http://detail.tmall.com/...`) it shows `shop.tmall` and asks no other server. It listens on
 loopback only, keeps connections alive, and ends by itself after `--lifetime` seconds if nobody ends
 it before.
 """
@@ -21,6 +22,7 @@ from socketserver import TCPServer
 from typing import NamedTuple
 
 from shop.site import Ask, Page, Shop
+from shop.tmall import Tmall
 
 MAX_BODY = 10_000  # bytes; the search form sends about twenty
 
@@ -44,6 +46,7 @@ class ShopServer(ThreadingHTTPServer):
     def __init__(self, port: int, shop: Shop, delay: float = 0.0, log: Path | None = None) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.shop = shop
+        self.tmall = Tmall()
         self.delay = delay
         self._log = None if log is None else os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._failed: set[Ask] = set()
@@ -98,7 +101,9 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(self.server.delay)
         try:
             ask = Ask.of(self.path, self.command, body)
-            page = self.server.shop.page(ask)
+            # The absolute form is how a proxy is asked (RFC 9112 section 3.2.2).
+            proxied = self.path.startswith("http://")
+            page = self.server.tmall.page(self.path) if proxied else self.server.shop.page(ask)
         except ValueError:
             self._send(Answer(400, "not understood"), body)
             return
@@ -111,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
             return Answer(503, "out for lunch")
         if page.cookie is not None and page.cookie not in self._cookies():
             cookie = ("Set-Cookie", f"{page.cookie}=yes; Path={ask.path}")
-            return Answer(302, "have a cookie", (("Location", self.path), cookie))
+            return Answer(302, "have a cookie", (("Location", page.via or self.path), cookie))
         return Answer(200, render(page))
 
     def _cookies(self) -> SimpleCookie:
@@ -138,6 +143,11 @@ def read_log(path: Path) -> list[Ask]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     parts = (line.split(" ", 3) for line in lines)
     return [Ask.of(target, method, body) for method, target, _status, body in parts]
+
+
+def read_targets(path: Path) -> list[str]:
+    """The targets of all requests answered, as they were sent, hosts included if it was a proxy."""
+    return [line.split(" ", 3)[1] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def render(page: Page) -> str:

@@ -53,6 +53,7 @@ class Page:
         location: where a redirect (302) leads; a page with a location shows nothing else.
         fails_once: the first answer is 503.
         cookie: the cookie without which the page redirects to itself (302), setting it.
+        via: where that redirect goes first, if not to the page itself; it leads back from there.
     """
 
     title: str
@@ -62,6 +63,7 @@ class Page:
     location: str | None = None
     fails_once: bool = False
     cookie: str | None = None
+    via: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ into it; the map must not be resized while a transaction is open; a file cut sho
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,7 @@ class Environment:
     def reader(self) -> Transaction:
         """Return a read transaction that sees the last commit; good until the next ``write``."""
         if self._reader is None:
-            self._reader = self.snapshot()
+            self._reader = self._begin()
         return self._reader
 
     def read(self, database: Any, key: bytes) -> bytes | None:
@@ -163,9 +163,20 @@ class Environment:
         except (lmdb.Error, OSError) as exc:
             raise _store_error(self.path, "write to", exc) from exc
 
-    def snapshot(self) -> Transaction:
-        """Return a read transaction of its own, to be used in a ``with``: it holds back the reuse of
-        pages for as long as it is open."""
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """Give a read transaction of its own; it holds back the reuse of pages for as long as it is open.
+
+        Raises:
+            StoreError: the file could not be read.
+        """
+        try:
+            with self._begin() as txn:
+                yield txn
+        except lmdb.Error as exc:
+            raise _store_error(self.path, "read", exc) from exc
+
+    def _begin(self) -> Transaction:
         try:
             return self._env.begin()
         except lmdb.MapResizedError:

@@ -62,7 +62,7 @@ class LmdbStore:
             last = chunk[-1]
 
     def count(self) -> int:
-        with self.environment.snapshot() as txn:
+        with self.environment.reading() as txn:
             entries: int = txn.stat(self._database)["entries"]
             known = sum(txn.get(key, db=self._database) is not None for key in self._waiting)
         return entries + len(self._waiting) - known
@@ -92,7 +92,7 @@ class LmdbStore:
     def _chunk_after(self, last: bytes | None) -> list[bytes]:
         # A transaction per chunk: a long one would hold back the reuse of pages, and the growth of
         # the map, for all others.
-        with self.environment.snapshot() as txn, txn.cursor(self._database) as cursor:
+        with self.environment.reading() as txn, txn.cursor(self._database) as cursor:
             if not (cursor.first() if last is None else cursor.set_range(last)):
                 return []
             if last is not None and cursor.key() == last and not cursor.next():

@@ -1,0 +1,80 @@
+"""What did each rule do in this crawl? Counts, and a few pairs of different URLs that became one key.
+
+It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import scrapy_bloomdupe.stats as stats
+from scrapy_bloomdupe.keys import speaks
+from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
+from scrapy_bloomdupe.watch import Watch
+
+_PAIRS = 3
+# First URLs kept to find pairs: some megabytes. A merge over a longer distance is counted, not sampled.
+_REMEMBERED = 10_000
+
+
+class RuleWatch:
+    """Counts by rule, in the stats of a crawl."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._first: OrderedDict[bytes, str] = OrderedDict()
+        self._pairs: dict[str, list[tuple[str, str]]] = {}
+
+    def judged(self, url: str, decision: Decision, *, seen: bool) -> None:
+        """Count a request that the filter was asked about."""
+        if decision.missed is not None:
+            self._watch.count(stats.rule(decision.missed, "missing"))
+        elif decision.rule is not None:
+            self._watch.count(stats.rule(decision.rule, "key"))
+        if decision.action == "keep" or not speaks(decision):
+            return
+        key = decision.digest()
+        if not seen:
+            self._first[key] = url
+            if len(self._first) > _REMEMBERED:
+                self._first.popitem(last=False)
+            return
+        first = self._first.get(key)
+        if first is not None and first != url:
+            pairs = self._pairs.setdefault(decision.rule or decision.steps_by or "-", [])
+            if len(pairs) < _PAIRS:
+                pairs.append((first, url))
+
+    def dropped(self, decision: Decision) -> None:
+        """Count a request that is not sent."""
+        assert decision.rule is not None
+        self._watch.count(stats.rule(decision.rule, "dropped"))
+
+    def rewritten(self, decision: Decision) -> None:
+        """Count a request that is sent to another URL."""
+        name = decision.rule or decision.missed or decision.steps_by or "-"
+        self._watch.count(stats.rule(name, "rewritten"))
+
+    def lines(self) -> Iterator[str]:
+        """Give the sampled pairs, as lines for the log."""
+        for name, pairs in self._pairs.items():
+            for first, second in pairs:
+                yield f"{name}: {second} was taken for {first}"
+
+
+def idle_rules(rules: RuleSet, spider: str | None) -> str | None:
+    """Return a warning for a crawl without the middleware; None: no rule of the spider needs it."""
+    names = [
+        repr(rule.name)
+        for rule in rules.rules
+        if (rule.missing == "drop" or rule.apply == "url")
+        and (not rule.match.spider or spider in rule.match.spider)
+    ]
+    if not names:
+        return None
+    return (
+        f"Rules that drop or rewrite requests only make keys in this crawl ({', '.join(names)}): their "
+        "middleware is not switched on. Set ADDONS = {'scrapy_bloomdupe.Addon': 500}, or "
+        "SPIDER_MIDDLEWARES = {'scrapy_bloomdupe.UrlRulesMiddleware': 10}"
+    )
