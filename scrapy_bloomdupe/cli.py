@@ -186,7 +186,11 @@ def _check(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(problem)
     if not problems:
-        print(f"{directory}: whole; every key of the store is in the filter")
+        exact = (directory / STORE_NAME).exists()
+        compared = (
+            "every key of the store is in the filter" if exact else "there is no exact store to compare"
+        )
+        print(f"{directory}: whole; {compared}")
     return 1 if problems else 0
 
 
@@ -219,6 +223,7 @@ def _import(arguments: argparse.Namespace) -> int:
         layout=arguments.layout or settings.DEFAULT_LAYOUT,
         scheme=arguments.scheme or settings.DEFAULT_SCHEME,
         store=None if arguments.no_store else "lmdb",
+        identity={"importing": "1"},
     )
     state = open_or_create(arguments.to or arguments.jobdir / "bloomdupe", options)
     counts = ImportCounts()
@@ -228,6 +233,7 @@ def _import(arguments: argparse.Namespace) -> int:
             for key in read_seen(source, counts):
                 added += not state.seen.check_and_add(key).seen
                 bar.reached(counts.bytes_read)
+        state.set_identity({k: v for k, v in state.filter.identity.items() if k != "importing"})
     finally:
         state.close()
     print(f"{source}: {counts.keys:,} fingerprints, {added:,} of them new in {state.directory}")

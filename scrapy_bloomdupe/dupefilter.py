@@ -20,7 +20,7 @@ import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
-from scrapy_bloomdupe.errors import BloomdupeError, message
+from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, message
 from scrapy_bloomdupe.growing import GrowthWatch
 from scrapy_bloomdupe.importing import SEEN_NAME
 from scrapy_bloomdupe.keys import RequestKeys, of_crawler, speaks, with_middleware
@@ -95,13 +95,19 @@ class BloomDupeFilter(RFPDupeFilter):
             return
         try:
             self._open_state()
-        except (BloomdupeError, OSError) as exc:
+        except Exception as exc:
             crawler = self._crawler
             if crawler is None or not engine.is_crawling(crawler):
                 raise
             self._refused = True
             self._watch.count(stats.ERROR_OPEN)
-            logger.error("The crawl does not start: %s", message(exc), extra={"spider": crawler.spider})
+            expected = isinstance(exc, (BloomdupeError, OSError))
+            logger.error(
+                "The crawl does not start: %s",
+                message(exc) or repr(exc),
+                exc_info=not expected,
+                extra={"spider": crawler.spider},
+            )
             engine.refuse_to_start(crawler, REFUSED)
 
     def request_seen(self, request: Request) -> bool:
@@ -175,11 +181,17 @@ class BloomDupeFilter(RFPDupeFilter):
         self._watch.attempt(stats.ERROR_CLOSE, state.close)
         if self._dry_run is not None:
             self._watch.attempt(stats.ERROR_CLOSE, self._dry_run.close)
-        waiting = self._waiting_requests()
-        if waiting and not state.temporary and not self._settings.get("JOBDIR"):
-            logger.warning(report.left_waiting(state, waiting), extra=extra)
+        if not state.temporary and (waiting := self._waiting_requests()):
+            jobdir = bool(self._settings.get("JOBDIR"))
+            logger.warning(report.left_waiting(state, waiting, jobdir=jobdir), extra=extra)
 
     def _open_state(self) -> None:
+        if type(self).request_fingerprint is not RFPDupeFilter.request_fingerprint:
+            # Scrapy honours it with a warning; to ignore it would merge what it tells apart.
+            raise ConfigurationError(
+                f"{type(self).__name__} overrides request_fingerprint(), which Scrapy has deprecated; set "
+                "REQUEST_FINGERPRINTER_CLASS instead"
+            )
         read = bloomdupe_settings.read(self._settings)
         if self._crawler is not None:
             self._keys = of_crawler(self._crawler)
@@ -251,5 +263,6 @@ class BloomDupeFilter(RFPDupeFilter):
         return path if path is not None and path.is_file() and path.stat().st_size else None
 
     def _waiting_requests(self) -> int:
-        """Return how many requests were scheduled and not sent: they are marked as seen."""
-        return self._watch.value("scheduler/enqueued") - self._watch.value("scheduler/dequeued")
+        """Return how many requests were scheduled, not sent, and are not in a disk queue: they are marked
+        as seen and nobody has them. With a JOBDIR those that Scrapy could not serialize."""
+        return self._watch.value("scheduler/enqueued/memory") - self._watch.value("scheduler/dequeued/memory")

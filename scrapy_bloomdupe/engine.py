@@ -37,6 +37,8 @@ def refuse_to_start(crawler: Crawler, reason: str) -> None:
         reason: the ``finish_reason`` stat.
     """
 
+    _leave_queues(crawler)
+
     def on_closed() -> None:
         # What `scrapy crawl` takes for a crawl that could not start: its exit code becomes 1.
         crawler.spider = None
@@ -59,6 +61,18 @@ def refuse_to_start(crawler: Crawler, reason: str) -> None:
     # Weak by default: these live as long as the crawler does.
     crawler.signals.connect(on_opened, signal=signals.spider_opened, weak=False)
     crawler.signals.connect(on_started, signal=signals.engine_started, weak=False)
+
+
+def _leave_queues(crawler: Crawler) -> None:
+    """Keep the scheduler from writing its disk queues when it is closed: they were opened by a crawl that
+    does not take place, and another process may be at work on them."""
+    engine: Any = crawler.engine
+    # Scrapy 2.19 has a name for it.
+    scheduler: Any = getattr(engine, "scheduler", None)
+    if scheduler is None:
+        scheduler = getattr(getattr(engine, "_slot", None), "scheduler", None)
+    if scheduler is not None and getattr(scheduler, "dqs", None) is not None:
+        scheduler.dqs = None
 
 
 def close_spider(crawler: Crawler, reason: str) -> None:

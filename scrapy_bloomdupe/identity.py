@@ -75,6 +75,11 @@ def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A
             "set BLOOMDUPE_ON_MISMATCH = 'new' to move the old state aside and start anew, or "
             "use another directory"
         )
+    if "canary" in wanted and "importing" in made:
+        raise StateMismatch(
+            f"{directory}: `bloomdupe import` was cut short there, and part of what Scrapy's filter had seen "
+            "is missing; run it again (what is in already is not added twice)"
+        )
     store = options.store or "none"
     if made.get("store") != store:
         raise StateMismatch(
@@ -90,6 +95,12 @@ def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A
             f"--scheme {options.scheme}`, or set BLOOMDUPE_ON_MISMATCH = 'new'"
         )
     notices = []
+    if "spider" in made and "spider" in wanted and made["spider"] != wanted["spider"]:
+        notices.append(
+            f"{directory} was made by the spider {made['spider']!r}, this one is {wanted['spider']!r}: what "
+            "the other one has crawled is not crawled here. Give each spider a directory of its own if that "
+            "is not meant"
+        )
     for name in ("capacity", "error_rate", "layout"):
         asked, found = getattr(options, name), getattr(filter, name)
         if name in options.explicit and asked != found:

@@ -113,12 +113,17 @@ class RequestKeys:
             except Exception as exc:
                 # A fingerprinter may need meta that these requests lack; that it does is part of it.
                 fingerprint = type(exc).__name__.encode()
+            if not isinstance(fingerprint, bytes):
+                # Refused when a request is asked for; its text can hold an address.
+                fingerprint = type(fingerprint).__name__.encode()
             digest.update(repr(fingerprint).encode() + b"\n")
         kind = type(self._fingerprinter)
         identity = {
             "fingerprinter": f"{kind.__module__}.{kind.__qualname__}",
             "canary": digest.hexdigest(),
         }
+        if self._spider is not None:
+            identity["spider"] = self._spider
         if self.rules is not None and with_rules:
             identity["rules"] = self.rules.digest()["*"]
         return identity

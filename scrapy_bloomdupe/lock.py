@@ -53,5 +53,8 @@ class DirectoryLock:
 
     def release(self) -> None:
         if self._fd >= 0:
+            # A forked child that is still alive has the file open, too.
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = -1

@@ -5,6 +5,7 @@ Opening never creates, creating never overwrites, failing never deletes.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -47,6 +48,7 @@ def open_or_create(directory: Path, options: StateOptions) -> State:
             "filter and not the store, and crawl everything again; take 'lmdb', or None for the filter "
             "alone"
         )
+    directory = directory.absolute()  # a crawl may change its working directory
     make_directory(directory)
     lock = DirectoryLock(directory)
     try:
@@ -91,9 +93,15 @@ def open_temporary(options: StateOptions) -> State:
         shutil.rmtree(directory, ignore_errors=True)
         raise
     # Not only at close: Scrapy can end without closing its scheduler, on a signal while it starts.
-    state.on_removal(weakref.finalize(state, shutil.rmtree, directory, ignore_errors=True))
+    state.on_removal(weakref.finalize(state, _remove, directory, os.getpid()))
     state.open_seconds = time.perf_counter() - started
     return state
+
+
+def _remove(directory: Path, pid: int) -> None:
+    # A forked child ends too, and must not take the files of its parent with it.
+    if os.getpid() == pid:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _is_absent(directory: Path) -> bool:
@@ -132,10 +140,7 @@ def _adopt(state: State, options: StateOptions) -> None:
     made, wanted = state.filter.identity, options.identity
     if "canary" in made or "canary" not in wanted:
         return
-    identity = {**made, **wanted}
-    state.filter.set_identity(identity)
-    if state.environment is not None:
-        write_meta(state.environment, state.filter.filter_id, identity)
+    state.set_identity({**made, **wanted})
     state.notices.append(
         f"{state.directory} was imported: its keys count from now on as made by {wanted.get('fingerprinter')}"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -23,6 +23,9 @@ DELIVERED = "bloomdupe_delivered_hops"
 ASKED = "bloomdupe_asked_method"
 
 _REMEMBERED = 10_000
+# A page can set a cookie and refresh itself once; one that refreshes itself for ever (a news ticker) would be
+# fetched until Scrapy gives it up.
+_REFRESHES = 1
 
 
 class Keys(Protocol):
@@ -30,6 +33,11 @@ class Keys(Protocol):
 
     @property
     def key(self) -> Callable[[Request], bytes | None]: ...
+
+
+def _is_refresh(meta: dict[str, Any]) -> bool:
+    reasons = meta.get("redirect_reasons")
+    return reasons is not None and len(reasons) > 0 and reasons[-1] == "meta refresh"
 
 
 class RedirectPasses:
@@ -78,7 +86,7 @@ class RedirectPasses:
         ):
             return False
         granted = self._granted.pop(key, 0)
-        if granted < self._max_hops:
+        if granted < (_REFRESHES if _is_refresh(meta) else self._max_hops):
             self._granted[key] = granted + 1
             if len(self._granted) > _REMEMBERED:
                 self._granted.popitem(last=False)

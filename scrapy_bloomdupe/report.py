@@ -74,8 +74,14 @@ def unclean(state: State) -> str:
     )
 
 
-def left_waiting(state: State, count: int) -> str:
-    """Return the notice of a crawl without a job directory that was stopped early."""
+def left_waiting(state: State, count: int, *, jobdir: bool) -> str:
+    """Return the notice of a crawl that was stopped early with requests in memory only."""
+    if jobdir:
+        return (
+            f"{count:,} requests were scheduled and not sent, and Scrapy could not write them to the JOBDIR "
+            "(callbacks that are no methods of the spider, such as lambdas): they are lost, and marked as "
+            f"seen in {state.directory}. SCHEDULER_DEBUG shows them; use methods as callbacks"
+        )
     return (
         f"{count:,} requests were scheduled and not sent. There is no JOBDIR to keep them, and they are "
         f"marked as seen in {state.directory}: the next run will not crawl them. Set JOBDIR to stop and "

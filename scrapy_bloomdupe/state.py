@@ -13,13 +13,14 @@ Made by ``opening``. Not here: requests, settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scrapy_bloomdupe.errors import BloomdupeError, FilterError, StoreError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.seen import SeenSet
+from scrapy_bloomdupe.statefiles import write_meta
 from scrapy_bloomdupe.stores.base import Store
 from scrapy_bloomdupe.stores.environment import Environment
 
@@ -82,6 +83,16 @@ class State:
             StoreError: the store could not be read.
         """
         return self.store.count() if self.store is not None else self.filter.num_keys
+
+    def set_identity(self, identity: Mapping[str, str]) -> None:
+        """Write what the keys mean into all files.
+
+        Raises:
+            FilterError, StoreError: it could not be written.
+        """
+        if self.environment is not None:
+            write_meta(self.environment, self.filter.filter_id, identity)
+        self.filter.set_identity(identity)
 
     def flush(self) -> None:
         """Write waiting keys and counts; survives ``kill -9``.

@@ -119,7 +119,7 @@ class BloomFilter(PersistedFilter):
             file.close()
             raise
         try:
-            self._refuse_emptied()
+            self._refuse_implausible()
             if not header.clean:
                 # The header's count is that of the last flush; the bits know better.
                 known = inspection.recount(header.layers[-1], self._newest)
@@ -177,7 +177,7 @@ class BloomFilter(PersistedFilter):
             num_keys=self.num_keys,
             num_bytes=self.num_bytes(),
             clean=self._was_clean,
-            error_rate_estimate=self.rate(),
+            error_rate_estimate=sizing.combined_error_rate([layer.rate for layer in layers]),
             layers=layers,
             identity=self.identity,
         )
@@ -225,8 +225,9 @@ class BloomFilter(PersistedFilter):
     def _add_layer(self) -> None:
         layers = self._layers()
         layer = next_layer(replace(self._header, layers=layers), self._layout)
-        if layer.end > self._file.size():
-            self._file.reserve(layer.end)
+        # What lies behind the last layer is of a growth whose header was lost: not zero, not ours.
+        self._file.cut(layers[-1].end)
+        self._file.reserve(layer.end)
         array = self._layout.layer(
             self._file.map(layer.offset, layer.num_bytes), layer.num_bits, layer.num_hashes
         )
@@ -238,9 +239,9 @@ class BloomFilter(PersistedFilter):
     def _arrays(self) -> list[layouts.Layer]:
         return [*reversed(self._older), self._newest]
 
-    def _refuse_emptied(self) -> None:
+    def _refuse_implausible(self) -> None:
         for layer, array in zip(self._header.layers, self._arrays(), strict=True):
-            if problem := inspection.emptiness(layer, array):
+            if problem := inspection.implausibility(layer, array, clean=self._was_clean):
                 raise StateCorrupt(
                     f"{self.path}: {problem}; the file was left as it is. Run `bloomdupe rebuild` on "
                     "its directory to make a new filter from the exact store, or restore the file from "

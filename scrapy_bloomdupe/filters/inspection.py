@@ -19,28 +19,44 @@ _GLANCE_PAGES = 32
 
 def layer_info(layer: LayerHeader, array: Layer, layout: Layout, max_pages: int) -> LayerInfo:
     """Return the figures of one layer, its fill measured on at most *max_pages* pages."""
+    fill = array.fill(max_pages)
     return LayerInfo(
         num_bits=layer.num_bits,
         num_hashes=layer.num_hashes,
         capacity=layer.capacity,
         error_rate=layer.error_rate,
         num_keys=layer.num_keys,
-        fill=array.fill(max_pages),
-        rate=layout.rate_at(layer.num_bits, layer.num_hashes, layer.num_keys),
+        fill=fill,
+        # What the bits say counts if it is worse than what the count says.
+        rate=max(layout.rate_at(layer.num_bits, layer.num_hashes, layer.num_keys), fill**layer.num_hashes),
     )
 
 
-def emptiness(layer: LayerHeader, array: Layer) -> str | None:
-    """Return what is wrong if the array is far emptier than its count says: cut out, zeroed, or never
-    written; None: nothing."""
+def implausibility(layer: LayerHeader, array: Layer, *, clean: bool) -> str | None:
+    """Return what is wrong if the bits cannot be those of the count; None: nothing.
+
+    Far too few: cut out, zeroed, or never written. Far too many: overwritten; a filter that has all bits
+    set calls every page seen.
+
+    Args:
+        layer, array: what the header says, and the bits.
+        clean: the count is exact; else there may be more keys than it says.
+    """
     pages = min(_GLANCE_PAGES, -(-layer.num_bits // PAGE_BITS))
     bits = min(pages * PAGE_BITS, layer.num_bits)
     expected = -math.expm1(-layer.num_hashes * layer.num_keys / layer.num_bits)
-    if expected * bits < 200:
-        return None  # too few keys to tell
     found = array.fill(_GLANCE_PAGES)
-    if found >= expected / 2:
-        return None
+    # Under 200 expected bits are too few to miss.
+    if expected * bits >= 200 and found < expected / 2:
+        return _told(layer, expected, found)
+    # A full layer has half of its bits set; the crawl is stopped long before nine tenths.
+    most = 1.5 * expected + 0.05 if clean else 0.9
+    if found > max(most, 1.2 * expected):
+        return _told(layer, expected, found)
+    return None
+
+
+def _told(layer: LayerHeader, expected: float, found: float) -> str:
     return (
         f"its header counts {layer.num_keys} keys in a layer, which sets {expected:.1%} of the bits, but "
         f"{found:.1%} are set"

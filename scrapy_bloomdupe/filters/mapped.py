@@ -86,6 +86,11 @@ class MappedFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def cut(self, size: int) -> None:
+        """Throw away what lies behind *size* bytes, which nothing may have mapped."""
+        if self.size() > size:
+            os.ftruncate(self._fd, size)
+
     def reserve(self, size: int) -> None:
         """Make the file *size* bytes long, with all of them really there.
 

@@ -11,6 +11,7 @@ into it; the map must not be resized while a transaction is open; a file cut sho
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,8 @@ class Environment:
     def _open(cls, path: Path, map_size: int, *, readonly: bool) -> Environment:
         try:
             env = lmdb.open(
-                str(path),
+                # As bytes: a path need not be UTF-8.
+                os.fsencode(path),
                 map_size=map_size,
                 subdir=False,
                 readonly=readonly,
@@ -239,7 +241,7 @@ def verify(path: Path) -> list[str]:
     """
     try:
         walk: Any = lmdb_verify.verify
-        return [str(problem) for problem in walk(str(path), subdir=False)]
+        return [str(problem) for problem in walk(os.fsencode(path), subdir=False)]
     except (lmdb_verify.VerifyError, OSError) as exc:
         return [str(exc)]
 
