@@ -135,7 +135,7 @@ def with_another_id(row: dict[str, str]) -> str | None:
     return url if count else None
 
 
-@pytest.mark.parametrize("row", filter(with_another_id, KEY), ids=lambda row: row["url"])
+@pytest.mark.parametrize("row", list(filter(with_another_id, KEY)), ids=lambda row: row["url"])
 def test_another_id_is_another_key(rules: RuleSet, row: dict[str, str]) -> None:
     url = with_another_id(row)
     assert url is not None
