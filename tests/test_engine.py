@@ -71,3 +71,20 @@ def keys_on_the_disk(path: Path) -> int:
         return LmdbStore(environment).count()
     finally:
         environment.close()
+
+
+@pytest.mark.parametrize("newest", [True, False])
+def test_a_crawl_that_is_refused_leaves_the_disk_queues_of_the_job_alone(newest: bool) -> None:
+    # Another process may be at work on them: closing them would take its files away.
+    scheduler = SimpleNamespace(dqs=object())
+    found = (
+        SimpleNamespace(scheduler=scheduler)
+        if newest
+        else SimpleNamespace(_slot=SimpleNamespace(scheduler=scheduler))
+    )
+    engine._leave_queues(SimpleNamespace(engine=found))  # type: ignore[arg-type]
+    assert scheduler.dqs is None
+
+
+def test_a_scheduler_without_disk_queues_is_no_trouble() -> None:
+    engine._leave_queues(SimpleNamespace(engine=SimpleNamespace(scheduler=None)))  # type: ignore[arg-type]
