@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+from crawling import idle_crawler
 from scrapy import Request
-from scrapy.utils.test import get_crawler
 
 from scrapy_bloomdupe import BloomDupeFilter
 from scrapy_bloomdupe.errors import ConfigurationError, StateMismatch
@@ -19,8 +20,7 @@ from scrapy_bloomdupe.opening import open_or_create
 def filter_of(
     directory: Path, kind: type[BloomDupeFilter] = BloomDupeFilter, **settings: Any
 ) -> BloomDupeFilter:
-    crawler = get_crawler(settings_dict={"BLOOMDUPE_DIR": str(directory), **settings})
-    return kind.from_crawler(crawler)
+    return kind.from_crawler(idle_crawler(BLOOMDUPE_DIR=str(directory), **settings))
 
 
 class TellsByHeader(BloomDupeFilter):
@@ -29,7 +29,8 @@ class TellsByHeader(BloomDupeFilter):
 
 
 def test_an_overridden_request_fingerprint_is_refused_and_not_ignored(tmp_path: Path) -> None:
-    with pytest.warns(Warning, match="REQUEST_FINGERPRINTER_CLASS"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of newer releases of Scrapy
         dupefilter = filter_of(tmp_path, TellsByHeader)
     with pytest.raises(ConfigurationError, match="TellsByHeader overrides request_fingerprint"):
         dupefilter.open()

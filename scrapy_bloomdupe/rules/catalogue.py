@@ -31,7 +31,14 @@ _QUERY_PAGES = Rule(
             "a.m.taobao.com",
         ),
         # With a digit: /index.htm and /item/list.htm are no products, and must not be dropped as such.
-        path=("*/item.htm", "*/item/[0-9]*.htm", "*/detail.htm*", "/i[0-9]*.htm"),
+        path=(
+            "/item.htm",
+            "/hk/item.htm",
+            "/awp/core/detail.htm",
+            "/detail/detail.html",
+            "*/item/[0-9]*.htm",
+            "/i[0-9]*.htm",
+        ),
         ignore_case=True,
     ),
     key=Key(sources=(r"path:(?i)(?:^/i|/item/)(\d+)\.htm$", "query:id"), **_ITEM),  # type: ignore[arg-type]

@@ -110,7 +110,14 @@ class Extractor:
                 function = load_callable(argument)
             except ConfigurationError as exc:
                 raise ConfigurationError(f"{where}: source {source!r}: {exc}") from exc
-            return lambda page: function(page.url)
+
+            def by_call(page: Page) -> str | None:
+                found = function(page.url)
+                if found is not None and not isinstance(found, str):
+                    raise TypeError(f"{where}: source {source!r} gave {found!r:.40}, not a string or None")
+                return found
+
+            return by_call
         search = re.compile(argument).search
 
         def by_regex(page: Page) -> str | None:
@@ -121,11 +128,15 @@ class Extractor:
             match = search(text) if text is not None else None
             if match is None:
                 return None
-            groups = [group for group in match.groups() if group is not None] or [match[0]]
-            values = [self._decoded(group) for group in groups]
-            if len(values) == 1:
-                return values[0]
-            return "/".join(value.replace("%", "%25").replace("/", "%2F") for value in values)
+            if match.re.groups == 0:
+                return self._decoded(match[0])
+            taking_part = [group for group in match.groups() if group is not None]
+            if len(taking_part) <= 1:
+                # None: an optional group, and no id. One: also one of several alternatives.
+                return self._decoded(taking_part[0]) if taking_part else None
+            # A group that does not take part keeps its place: `1//2` is not `1/2`.
+            values = [self._decoded(group or "") for group in match.groups()]
+            return "/".join(value.replace("%", "%25").replace("/", "%2F") for value in values).rstrip("/")
 
         return by_regex
 

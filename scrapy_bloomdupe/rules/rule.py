@@ -18,6 +18,8 @@ REPEATED = ("reject", "first", "last")
 SOURCE_KINDS = ("query", "path", "fragment", "url", "call")
 #: Namespaces of keys that no rule makes: canonical URLs, and ``request.meta``.
 _RESERVED = ("url", "meta")
+_HOST = re.compile(r"[A-Za-z0-9_.\[\]:-]*[A-Za-z0-9\]]\.?")
+_PORT = re.compile(r"[^\[\]:]+:\d*")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 T = TypeVar("T")
@@ -56,8 +58,10 @@ class Key:
 
     Attributes:
         sources: tried in order: ``query:NAME``, ``path:REGEX``, ``fragment:REGEX``, ``url:REGEX``,
-            ``call:pkg.mod:func`` (url -> str or None). The value of a regex is its first group; several
-            groups are joined by ``/`` (``/`` and ``%`` within one are escaped). Escapes are decoded unless
+            ``call:pkg.mod:func`` (url -> str or None). The value of a regex is the one group that takes
+            part (of ``news/(\\d+)|blog/(\\d+)`` either: then 5 and 5 are one id); several are joined by
+            ``/``, with an empty place for one that does not (``/`` and ``%`` within one are escaped). A
+            regex with groups of which none takes part finds no id. Escapes are decoded unless
             one is of ``/ ? # % & = + ;``: then all stay, since ``/a%2Fb`` is not ``/a/b``.
         namespace: ids of rules with the same namespace are the same ids; None: the rule's name.
         also: further parameters that tell pages apart, such as ``skuId``.
@@ -95,7 +99,9 @@ class Rule:
         apply: ``key``: only the key changes. ``url``: the request is sent to the canonical URL, by
             steps that are safe to fetch.
         force_url: with ``apply="url"``: by all steps.
-        unwrap: parameters that may hold a nested URL, which is then asked instead.
+        unwrap: parameters that may hold a nested URL, which is then asked instead. For pages that only
+            redirect: where a login form or a share page answers under such a URL, the page inside is a
+            duplicate of it and is not fetched.
         priority: higher ones are asked first.
         examples: ``{"same": [url, ...]}`` or ``{"differ": [url, ...]}``; see ``bloomdupe rules check``.
     """
@@ -219,6 +225,12 @@ def _check(rule: Rule, where: str) -> None:
     says = rule.key is not None or rule.steps or rule.unwrap or rule.apply == "url"
     if not says and rule.missing in ("url", "next"):
         raise ConfigurationError(f"{where}: it says nothing; give it a key, steps, unwrap, missing, or apply")
+    for host in (*rule.match.domain, *rule.match.host):
+        if not _HOST.fullmatch(host) or _PORT.fullmatch(host):
+            raise ConfigurationError(
+                f"{where}: {host!r} is no host name; write it without scheme, port and *, for example "
+                "'shop.example' (not ASCII: as 'xn--...')"
+            )
     if rule.match.regex is not None:
         _regex(rule.match.regex, f"{where}, match.regex")
     key = rule.key

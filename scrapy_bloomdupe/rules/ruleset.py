@@ -253,20 +253,24 @@ def _digest(text: str) -> str:
 
 
 def _nested(page: Page, names: Sequence[str]) -> str | None:
-    """Return the URL that one of the parameters holds, however often it was escaped."""
-    for raw_name, raw_value in page.params:
-        if decode_form(raw_name) not in names or not raw_value:
-            continue
-        value: str | None = raw_value
-        for _ in range(_MAX_DECODE):
-            value = decode_form(value) if value is not None else None
-            if value is None:
-                break
-            if value.lower().startswith(("http://", "https://")):
-                return value
-            if value.startswith("/"):
-                try:
-                    return urljoin(page.url, value)
-                except ValueError:  # `//[` is no host
-                    return None
+    """Return the URL that one of the parameters holds; None: none, or two different ones."""
+    found = {_unescaped(page, value) for name, value in page.params if decode_form(name) in names and value}
+    found.discard(None)
+    return found.pop() if len(found) == 1 else None
+
+
+def _unescaped(page: Page, raw: str) -> str | None:
+    """Return the URL in a value, however often it was escaped, or None."""
+    value: str | None = raw
+    for _ in range(_MAX_DECODE):
+        value = decode_form(value) if value is not None else None
+        if value is None:
+            return None
+        if value.lower().startswith(("http://", "https://")):
+            return value
+        if value.startswith("/"):
+            try:
+                return urljoin(page.url, value)
+            except ValueError:  # `//[` is no host
+                return None
     return None

@@ -1,7 +1,7 @@
 """Which parts does a URL have, for a step that changes one of them? Cut and join, nothing else.
 
 Parts are cut at the delimiters of RFC 3986, appendix B; nothing is decoded. A URL without an authority
-(``mailto:``, ``data:``, ``javascript:``) is opaque: no step changes it.
+(``mailto:``, ``data:``, ``javascript:``), or of a file, is opaque: no step changes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _PARTS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#\\]*)([^?#]*)(?:\?([^#]*
 
 def split(url: str) -> Parts | None:
     """Return the parts of *url*, or None if it is opaque."""
-    match = _PARTS.fullmatch(url)
+    # WHATWG has rules of its own for the paths of files (drive letters), which no step knows.
+    match = _PARTS.fullmatch(url) if url[:5].lower() != "file:" else None
     return Parts(*match.groups()) if match is not None else None
 
 
