@@ -30,3 +30,10 @@ def test_the_layouts_benchmark_measures_every_layout_and_scheme(tmp_path: Path) 
     assert 6 == len(found)
     # 20,000 probes at 0.001: over 0.003 (60 hits of 20 expected) once in 10^11 runs.
     assert all(figures["error"] < 0.003 for figures in found.values())
+
+
+def test_the_rules_benchmark_measures_steps_and_rules_beside_w3lib(tmp_path: Path) -> None:
+    found = _run("rules.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert 4 == len(found)
+    assert all(figures["us"] > 0 for figures in found.values())

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+import scrapy_bloomdupe.rules.query_steps as query_steps
 import scrapy_bloomdupe.rules.steps as steps
 from scrapy_bloomdupe.errors import ConfigurationError
+from scrapy_bloomdupe.rules.urls import Step
 
 SAFE, USUAL, LOSSY = "safe", "usual", "lossy"
 
@@ -30,13 +32,13 @@ class StepKind:
     """
 
     name: str
-    make: Callable[[str | None], steps.Step]
+    make: Callable[[str | None], Step]
     kind: str
     fetchable: bool = False
 
 
-def _plain(step: steps.Step) -> Callable[[str | None], steps.Step]:
-    def make(argument: str | None) -> steps.Step:
+def _plain(step: Step) -> Callable[[str | None], Step]:
+    def make(argument: str | None) -> Step:
         if argument is not None:
             raise ConfigurationError(f"it takes no argument, {argument!r} was given")
         return step
@@ -44,8 +46,8 @@ def _plain(step: steps.Step) -> Callable[[str | None], steps.Step]:
     return make
 
 
-def _named(factory: Callable[[str], steps.Step], example: str) -> Callable[[str | None], steps.Step]:
-    def make(argument: str | None) -> steps.Step:
+def _named(factory: Callable[[str], Step], example: str) -> Callable[[str | None], Step]:
+    def make(argument: str | None) -> Step:
         if not argument:
             raise ConfigurationError(f"it needs an argument, for example {example!r}")
         return factory(argument)
@@ -80,20 +82,20 @@ KINDS: dict[str, StepKind] = {
         StepKind("decode_path", _plain(steps.decode_path), LOSSY),
         StepKind("host_dot", _plain(steps.host_dot), USUAL),
         StepKind("strip_www", _plain(steps.strip_www), LOSSY),
-        StepKind("session_ids", _plain(steps.session_ids), LOSSY),
+        StepKind("session_ids", _plain(query_steps.session_ids), LOSSY),
         StepKind("collapse_slashes", _plain(steps.collapse_slashes), LOSSY),
         StepKind("lower_path", _plain(steps.lower_path), LOSSY),
         StepKind("drop_index", _plain(steps.drop_index), LOSSY),
         StepKind("trailing_slash", _plain(steps.trailing_slash), LOSSY),
-        StepKind("drop_params", _named(steps.drop_params, "drop_params:tracking"), LOSSY, True),
-        StepKind("keep_params", _named(steps.keep_params, "keep_params:id,page"), LOSSY),
-        StepKind("empty_pairs", _plain(steps.empty_pairs), USUAL, True),
-        StepKind("drop_empty_params", _plain(steps.drop_empty_params), LOSSY),
-        StepKind("equal_blanks", _plain(steps.equal_blanks), USUAL),
-        StepKind("plus_space", _plain(steps.plus_space), USUAL),
-        StepKind("form_escapes", _plain(steps.form_escapes), USUAL),
-        StepKind("sort_params", _plain(steps.sort_params), USUAL),
-        StepKind("lone_query", _plain(steps.lone_query), USUAL, True),
+        StepKind("drop_params", _named(query_steps.drop_params, "drop_params:tracking"), LOSSY, True),
+        StepKind("keep_params", _named(query_steps.keep_params, "keep_params:id,page"), LOSSY),
+        StepKind("empty_pairs", _plain(query_steps.empty_pairs), USUAL, True),
+        StepKind("drop_empty_params", _plain(query_steps.drop_empty_params), LOSSY),
+        StepKind("equal_blanks", _plain(query_steps.equal_blanks), USUAL),
+        StepKind("plus_space", _plain(query_steps.plus_space), USUAL),
+        StepKind("form_escapes", _plain(query_steps.form_escapes), USUAL),
+        StepKind("sort_params", _plain(query_steps.sort_params), USUAL),
+        StepKind("lone_query", _plain(query_steps.lone_query), USUAL, True),
         StepKind("drop_plain_fragment", _plain(steps.drop_plain_fragment), USUAL, True),
         StepKind("drop_fragment", _plain(steps.drop_fragment), LOSSY, True),
         StepKind("https_to_http", _plain(steps.https_to_http), LOSSY),
@@ -140,7 +142,7 @@ class Pipeline:
     """
 
     names: tuple[str, ...]
-    steps: tuple[steps.Step, ...]
+    steps: tuple[Step, ...]
 
     def __call__(self, url: str) -> str:
         """Return the canonical form of *url*; what is no URL stays as it is."""

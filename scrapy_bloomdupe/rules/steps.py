@@ -1,8 +1,8 @@
 """What can be made alike in two spellings of a URL? Pure steps, ``str -> str``, each with a name.
 
-Not here: which steps a crawl uses (``presets``), and what a key is (``ruleset``). Every step leaves
-alone what it does not understand, raises on no input, and is idempotent; so is every selection of them
-in their fixed order of phases.
+Those for queries are in ``query_steps``. Not here: which steps a crawl uses (``presets``), and what a key
+is (``ruleset``). Every step leaves alone what it does not understand, raises on no input, and is
+idempotent; so is every selection of them in their fixed order of phases.
 
 Escapes are worked on as bytes, never through a charset: two GBK words stay two URLs. The standards:
 WHATWG URL (https://url.spec.whatwg.org) by the library ada-url; RFC 3986 section 6.2.2.
@@ -12,14 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from fnmatch import translate
-from functools import lru_cache
 
-from scrapy_bloomdupe.errors import ConfigurationError
-from scrapy_bloomdupe.rules.tracking import SESSION_NAMES, TRACKING
-from scrapy_bloomdupe.rules.urls import Parts, decode_form, hostname, join, split
-
-Step = Callable[[str], str]
+from scrapy_bloomdupe.rules.urls import Parts, hostname, join, on_parts, split
 
 _normalize: Callable[[str], str] | None
 try:
@@ -107,16 +101,6 @@ def decode_path(url: str) -> str:
     return percent(parse(join(parts._replace(path=_ESCAPE.sub(_decode_all, parts.path)))))
 
 
-def _on_parts(change: Callable[[Parts], Parts]) -> Step:
-    def step(url: str) -> str:
-        parts = split(url)
-        return url if parts is None else join(change(parts))
-
-    step.__name__ = change.__name__.strip("_")
-    step.__doc__ = change.__doc__
-    return step
-
-
 def _replace_host(parts: Parts, host: str) -> Parts:
     old = hostname(parts.authority)
     user, at, rest = parts.authority.rpartition("@")
@@ -178,83 +162,6 @@ def _trailing_slash(parts: Parts) -> Parts:
     return parts._replace(path=parts.path.rstrip("/") or "/") if parts.path else parts
 
 
-_PATH_SESSION = re.compile(r";(?:jsessionid|sid|phpsessid)=[0-9A-Za-z!.~_-]{16,}", re.IGNORECASE)
-# 16 characters and more, with digits among them: an id of a session, not of a shop or a section.
-_SESSION_VALUE = re.compile(r"(?=.*\d)[0-9A-Za-z!.,~_-]{16,}", re.DOTALL)
-
-
-def _session_ids(parts: Parts) -> Parts:
-    """A URL without session ids, known by name and shape: ``sid=7`` stays. Lossy: a site may mean
-    something by them."""
-    path = _PATH_SESSION.sub("", parts.path)
-    if re.search(r"(?:^|/)\.{1,2}(?:/|$)", path):
-        path = parts.path  # what is left must not turn into a dot segment
-
-    def is_session(piece: str) -> bool:
-        name, _, value = piece.partition("=")
-        return name.lower() in SESSION_NAMES and _SESSION_VALUE.fullmatch(value) is not None
-
-    return _filtered(parts._replace(path=path), lambda piece: not is_session(piece))
-
-
-def _filtered(parts: Parts, keep: Callable[[str], bool]) -> Parts:
-    if not parts.query:
-        return parts
-    pieces = parts.query.split("&")
-    kept = [piece for piece in pieces if keep(piece)]
-    if len(kept) == len(pieces):
-        return parts
-    return parts._replace(query="&".join(kept) if kept else None)
-
-
-def _empty_pairs(parts: Parts) -> Parts:
-    """A query without empty pieces: ``?&a=1`` becomes ``?a=1``."""
-    return _filtered(parts, bool)
-
-
-def _drop_empty_params(parts: Parts) -> Parts:
-    """A query without parameters that have no value. Lossy: ``?print`` or ``?a=`` may mean something."""
-    return _filtered(parts, lambda piece: piece.partition("=")[2] != "")
-
-
-def _equal_blanks(parts: Parts) -> Parts:
-    """A query that writes ``a`` as ``a=``. Some frameworks tell them apart."""
-    if not parts.query:
-        return parts
-    pieces = parts.query.split("&")
-    return parts._replace(query="&".join(p if "=" in p or not p else f"{p}=" for p in pieces))
-
-
-def _plus_space(parts: Parts) -> Parts:
-    """A query that writes a space as ``%20``, not as ``+``. Signed URLs and OData tell them apart."""
-    return parts._replace(query=parts.query.replace("+", "%20")) if parts.query else parts
-
-
-# What a form need not escape and people write plain, without & = + ; # % and what WHATWG escapes anyway.
-_FORM_PLAIN = {f"%{ord(char):02X}": char for char in "/:?@!$()*,[]"}
-_FORM_ESCAPE = re.compile("|".join(_FORM_PLAIN))
-
-
-def _form_escapes(parts: Parts) -> Parts:
-    """A query without escapes that a form would not need: ``?u=http%3A%2F%2Fb`` becomes ``?u=http://b``."""
-    if not parts.query:
-        return parts
-    return parts._replace(query=_FORM_ESCAPE.sub(lambda match: _FORM_PLAIN[match[0]], parts.query))
-
-
-def _sort_params(parts: Parts) -> Parts:
-    """A query sorted by name; repeated names keep their order. Signed URLs may break."""
-    if not parts.query or "&" not in parts.query:
-        return parts
-    pieces = sorted(parts.query.split("&"), key=lambda piece: piece.partition("=")[0])
-    return parts._replace(query="&".join(pieces))
-
-
-def _lone_query(parts: Parts) -> Parts:
-    """A URL without a ``?`` that nothing follows."""
-    return parts._replace(query=None) if parts.query == "" else parts
-
-
 def _drop_fragment(parts: Parts) -> Parts:
     """A URL without its fragment. Lossy for sites whose pages are told by ``#/`` or ``#!`` routes."""
     return parts._replace(fragment=None)
@@ -274,55 +181,12 @@ def _https_to_http(parts: Parts) -> Parts:
     return parts._replace(scheme="http://")
 
 
-host_dot = _on_parts(_host_dot)
-strip_www = _on_parts(_strip_www)
-collapse_slashes = _on_parts(_collapse_slashes)
-lower_path = _on_parts(_lower_path)
-drop_index = _on_parts(_drop_index)
-trailing_slash = _on_parts(_trailing_slash)
-session_ids = _on_parts(_session_ids)
-empty_pairs = _on_parts(_empty_pairs)
-drop_empty_params = _on_parts(_drop_empty_params)
-equal_blanks = _on_parts(_equal_blanks)
-plus_space = _on_parts(_plus_space)
-form_escapes = _on_parts(_form_escapes)
-sort_params = _on_parts(_sort_params)
-lone_query = _on_parts(_lone_query)
-drop_fragment = _on_parts(_drop_fragment)
-drop_plain_fragment = _on_parts(_drop_plain_fragment)
-https_to_http = _on_parts(_https_to_http)
-
-
-def drop_params(names: str) -> Step:
-    """Return a step that drops parameters.
-
-    Args:
-        names: comma-separated names and globs; ``tracking`` stands for the list of ``tracking``.
-            Lossy by what is named.
-    """
-    matches = _name_matcher(names)
-    return _on_parts(lambda parts: _filtered(parts, lambda piece: not matches(piece)))
-
-
-def keep_params(names: str) -> Step:
-    """Return a step that drops all parameters but those named. Lossy."""
-    matches = _name_matcher(names)
-    return _on_parts(lambda parts: _filtered(parts, matches))
-
-
-def _name_matcher(names: str) -> Callable[[str], bool]:
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    if not wanted:
-        raise ConfigurationError("a step names no parameter; write for example 'drop_params:utm_*,gclid'")
-    globs = [glob for name in wanted for glob in (TRACKING if name == "tracking" else (name,))]
-    pattern = re.compile("|".join(translate(glob) for glob in globs))
-
-    @lru_cache(maxsize=4096)
-    def named(raw: str) -> bool:
-        name = decode_form(raw)
-        return pattern.match(raw if name is None else name) is not None
-
-    def matches(piece: str) -> bool:
-        return named(piece.partition("=")[0])
-
-    return matches
+host_dot = on_parts(_host_dot)
+strip_www = on_parts(_strip_www)
+collapse_slashes = on_parts(_collapse_slashes)
+lower_path = on_parts(_lower_path)
+drop_index = on_parts(_drop_index)
+trailing_slash = on_parts(_trailing_slash)
+drop_fragment = on_parts(_drop_fragment)
+drop_plain_fragment = on_parts(_drop_plain_fragment)
+https_to_http = on_parts(_https_to_http)

@@ -7,8 +7,11 @@ Parts are cut at the delimiters of RFC 3986, appendix B; nothing is decoded. A U
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
+
+Step = Callable[[str], str]
 
 
 class Parts(NamedTuple):
@@ -75,3 +78,15 @@ def pairs(query: str) -> list[tuple[str, str]]:
             name, _, value = piece.partition("=")
             found.append((name, value))
     return found
+
+
+def on_parts(change: Callable[[Parts], Parts]) -> Step:
+    """Return the step that changes the parts of a URL, and leaves an opaque one alone."""
+
+    def step(url: str) -> str:
+        parts = split(url)
+        return url if parts is None else join(change(parts))
+
+    step.__name__ = change.__name__.strip("_")
+    step.__doc__ = change.__doc__
+    return step

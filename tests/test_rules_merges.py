@@ -78,5 +78,5 @@ def of_no_use(url: str) -> bytes:
 
 
 def test_a_callable_that_gives_no_string_is_named() -> None:
-    with pytest.raises(TypeError, match="rule 'r': source 'call:test_rules_review:of_no_use' gave b'7'"):
-        rules(key={"sources": "call:test_rules_review:of_no_use"}).decide("https://s.ex/")
+    with pytest.raises(TypeError, match="rule 'r': source 'call:test_rules_merges:of_no_use' gave b'7'"):
+        rules(key={"sources": "call:test_rules_merges:of_no_use"}).decide("https://s.ex/")
