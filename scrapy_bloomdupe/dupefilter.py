@@ -128,7 +128,7 @@ class BloomDupeFilter(RFPDupeFilter):
         if key is None:
             self._watch.count(stats.KEPT)
             if decision is not None:
-                self._rules.judged(request.url, decision, seen=False)
+                self._judged(request, decision, seen=False)
             return False
         try:
             verdict = state.seen.check_and_add(key)
@@ -154,12 +154,13 @@ class BloomDupeFilter(RFPDupeFilter):
             return None
 
     def _judged(self, request: Request, decision: Decision, *, seen: bool) -> None:
-        if self._dry_run is not None and speaks(decision):
-            try:
+        # What is only counted must not cost a page: an exception here would.
+        try:
+            if self._dry_run is not None and speaks(decision):
                 seen = self._dry_run.merges(request, decision, seen=seen) or seen
-            except Exception as exc:
-                self._watch.failed(stats.ERROR_CHECK, exc, request)
-        self._rules.judged(request.url, decision, seen=seen)
+            self._rules.judged(request.url, decision, seen=seen)
+        except Exception as exc:
+            self._watch.failed(stats.ERROR_CHECK, exc, request)
 
     def close(self, reason: str) -> None:
         state = self._state

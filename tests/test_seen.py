@@ -38,7 +38,7 @@ class StubFilter:
     def close(self) -> None: ...
 
     def info(self) -> FilterInfo:
-        raise NotImplementedError
+        raise AssertionError("a seen-set does not ask this")
 
 
 class SpyStore(MemoryStore):
