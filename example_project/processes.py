@@ -37,7 +37,7 @@ class Crawl:
     """A crawl that came to its end.
 
     Attributes:
-        stats: Scrapy's stats.
+        stats: Scrapy's stats; empty if it was killed.
         remarks: what the duplicate filter wrote to the log.
         seconds: how long the process took, its start included.
     """
@@ -89,12 +89,16 @@ def crawl(
     *,
     settings: Sequence[str] = (),
     stop_after: int | None = None,
+    kill_after: int | None = None,
+    patience: float = CRAWL_ENDS,
 ) -> Crawl:
     """Run `scrapy crawl` until it ends.
 
     Args:
         settings: `NAME=value` each, stronger than what the spider itself sets.
         stop_after: press Ctrl-C, once, when the shop has given this many answers.
+        kill_after: or `kill -9` it then.
+        patience: seconds after which it is killed, and the trouble is ours.
 
     Raises:
         Trouble: it failed, or did not end in time.
@@ -111,11 +115,16 @@ def crawl(
         if stop_after is not None:
             _wait_for_answers(process, folder, stop_after)
             process.send_signal(signal.SIGINT)
+        if kill_after is not None:
+            _wait_for_answers(process, folder, kill_after)
+            process.kill()
         try:
-            code = process.wait(CRAWL_ENDS)
+            code = process.wait(patience)
         except subprocess.TimeoutExpired:
-            message = f"{spider} did not end within {CRAWL_ENDS:.0f} s and was killed."
+            message = f"{spider} did not end within {patience:.0f} s and was killed."
             raise Trouble(f"{message}\n{_tail(log)}") from None
+    if kill_after is not None and code == -signal.SIGKILL:
+        return Crawl({}, _remarks(log), time.monotonic() - began)
     if code or not stats.exists():
         raise Trouble(f"{spider} ended with exit code {code}.\n{_tail(log)}")
     seconds = time.monotonic() - began

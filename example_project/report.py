@@ -24,6 +24,9 @@ MEANINGS = {
     "bloomdupe/redirect_pass": (
         "redirects to the page that was asked for, let pass; Scrapy's own filter loses these pages"
     ),
+    "bloomdupe/replayed": "requests that a killed run had pending, asked again from the journal",
+    "bloomdupe/pending": "requests scheduled and not finished when the run ended",
+    "bloomdupe/done": "requests finished, those of earlier runs included",
     "bloomdupe/keys": "what the filter knows now, earlier runs included",
     "bloomdupe/filter_bytes": "size of the Bloom filter, a memory-mapped file",
 }

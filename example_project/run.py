@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from processes import PROJECT, Crawl, Trouble, crawl, open_shop, server_log
+from processes import CRAWL_ENDS, PROJECT, Crawl, Trouble, crawl, open_shop, server_log
 from report import Check, print_checks, print_remarks, print_stats, print_text, print_title
 from shop.counts import Counts, count
 from shop.server import read_log
@@ -27,6 +27,9 @@ from shop.site import Ask, Shop
 from side_by_side import RULE_LESSONS, STOCK
 
 SHOP = Shop()
+
+# Seconds. Scrapy's own job directory can wait for ever after a kill.
+STOCK_ENDS = 60.0
 
 
 def s01_default(folder: Path, settings: Sequence[str], counts: Counts, stock: bool) -> bool:
@@ -41,67 +44,106 @@ def s01_default(folder: Path, settings: Sequence[str], counts: Counts, stock: bo
     print_stats({"": done.stats})
     print_remarks({"": done.remarks})
     checks = [Check("the crawl ended by itself", "finished", done.stats.get("finish_reason"))]
-    return print_checks(checks + _checks(folder, counts, [done], stock))
+    return print_checks(checks + _checks(folder, counts, done, stock))
 
 
 def s02_resume(folder: Path, settings: Sequence[str], counts: Counts, stock: bool) -> bool:
-    print_title("s02_resume: stop and go on")
-    stop_after = counts.addresses // 3
+    print_title("s02_resume: stopped, killed, and nothing missing")
     settings = [*settings, f"JOBDIR={folder / 'job'}"]
+    stop_after, kill_after = counts.addresses // 4, counts.addresses // 2
+    reached: list[int] = []
+    trouble = ""
     with open_shop(folder, delay=0.02) as url:
-        first = crawl("s02_resume", url, folder, settings=settings, stop_after=stop_after)
-        before = len(read_log(server_log(folder)))
-        second = crawl("s02_resume", url, folder, settings=settings)
+        runs = [crawl("s02_resume", url, folder, settings=settings, stop_after=stop_after)]
+        reached.append(len(read_log(server_log(folder))))
+        runs.append(crawl("s02_resume", url, folder, settings=settings, kill_after=kill_after))
+        reached.append(len(read_log(server_log(folder))))
+        try:
+            patience = STOCK_ENDS if stock else CRAWL_ENDS
+            runs.append(crawl("s02_resume", url, folder, settings=settings, patience=patience))
+        except Trouble as exc:
+            if not stock:
+                raise
+            trouble = str(exc).partition("\n")[0]
     print_text(
-        f"Ctrl-C came when the shop had given {stop_after} answers. The crawl let what was under "
-        f"way come in and closed after {before}. The same command again, with the same JOBDIR, did "
-        "the rest. The stats of both runs:"
+        f"Ctrl-C came when the shop had given {stop_after} answers. The crawl let what was under way come "
+        f"in and closed after {reached[0]}. The same command again, with the same JOBDIR, went on, and was "
+        f"killed (`kill -9`) after {reached[1]}: it could write nothing more. The same command a third time "
+        f"did {'what was left to it' if stock else 'the rest'}."
     )
-    print_stats({"first run": first.stats, "second run": second.stats})
-    print_remarks({"first run": first.remarks, "second run": second.remarks})
-    checks = [
-        Check("the first run was stopped", "shutdown", first.stats.get("finish_reason")),
-        Check("the second run ended by itself", "finished", second.stats.get("finish_reason")),
-    ]
-    return print_checks(checks + _checks(folder, counts, [first, second], stock))
-
-
-def _checks(folder: Path, counts: Counts, runs: Sequence[Crawl], stock: bool) -> list[Check]:
-    """Compare all runs together with what one crawl of the whole shop must come to."""
+    first, last = runs[0].stats, runs[-1].stats if len(runs) > 2 else {}
+    print_stats({"stopped": first, "after kill": last})
+    print_remarks({"last run": runs[-1].remarks if len(runs) > 2 else ()})
     answered = Counter(read_log(server_log(folder)))
-    allowed = counts.answers.copy()
-    cookie_pages = [ask for ask in counts.answers if _sets_cookie(ask)]
-    if len(runs) > 1:
-        # Scrapy keeps cookies in memory only. Stopped between a cookie and the page behind it, it
-        # must ask for both.
-        allowed.update(cookie_pages)
-    # A run that goes on asks for the start page as the first one did, and is told that it was seen.
-    duplicates = counts.duplicates + len(runs) - 1
+    lost = len(counts.answers - answered)
+    twice = answered - counts.answers
+    for what, number in {
+        "pages fetched before the kill": reached[1],
+        "pending requests found after it": last.get("bloomdupe/replayed", 0),
+        "pages fetched after it": answered.total() - reached[1],
+        "pages lost": lost,
+        "pages fetched twice": twice.total(),
+    }.items():
+        print(f"{what:<34}{number:>6,}")
+    print()
+    if stock:
+        print_text(trouble or f"Scrapy says that it has {last.get('finish_reason')}.")
+        print_text(
+            f"This was Scrapy's own filter. {lost} of {counts.addresses} pages were never fetched: they are "
+            "marked as seen, and the queue with their requests was not written when the process was killed."
+        )
+        return print_checks([Check("the first run was stopped", "shutdown", first.get("finish_reason"))])
+    items, urls, products = _items(folder)
+    errors = sum(name.startswith("bloomdupe/error/") for run in runs for name in run.stats)
+    return print_checks(
+        [
+            Check("the first run was stopped", "shutdown", first.get("finish_reason")),
+            Check("the last run ended by itself", "finished", last.get("finish_reason")),
+            Check("addresses that the shop was asked for", counts.addresses, len(answered)),
+            Check("pages lost", 0, lost),
+            Check("pages that show a product, in the feed", counts.items, urls),
+            Check("products in them", counts.products, products),
+            Check("keys that the filter keeps", counts.addresses, last.get("bloomdupe/keys")),
+            Check("pending requests at the end", 0, last.get("bloomdupe/pending")),
+            Check("errors of the filter", 0, errors),
+        ]
+    )
+
+
+def _items(folder: Path) -> tuple[int, int, int]:
+    """Return the numbers of items, of different pages and of products in the feed."""
     lines = (folder / "items.jsonl").read_text(encoding="utf-8").splitlines()
-    products = {json.loads(line)["product"] for line in lines}
+    items = [json.loads(line) for line in lines]
+    return len(items), len({item["url"] for item in items}), len({item["product"] for item in items})
 
-    def total(*names: str) -> int:
-        return sum(run.stats.get(name, 0) for run in runs for name in names)
 
-    sent = total("downloader/request_count")
+def _checks(folder: Path, counts: Counts, done: Crawl, stock: bool) -> list[Check]:
+    """Compare a run with what a crawl of the whole shop must come to."""
+    answered = Counter(read_log(server_log(folder)))
+    items, _, products = _items(folder)
+    stats = done.stats
+
+    def stat(name: str) -> int:
+        return int(stats.get(name, 0))
+
+    sent = stat("downloader/request_count")
     checks = [
         Check("addresses that the shop was asked for", counts.addresses, len(answered)),
         Check("  of these not asked for often enough", 0, len(counts.answers - answered)),
-        Check("  of these asked for too often", 0, len(answered - allowed)),
+        Check("  of these asked for too often", 0, len(answered - counts.answers)),
         Check("requests sent, and answers by the shop's own log", sent, answered.total()),
-        Check("links called duplicates", duplicates, total("dupefilter/filtered")),
-        Check("items", counts.items, len(lines)),
-        Check("products in them", counts.products, len(products)),
+        Check("links called duplicates", counts.duplicates, stat("dupefilter/filtered")),
+        Check("items", counts.items, items),
+        Check("products in them", counts.products, products),
     ]
     if not stock:
-        new = total("bloomdupe/new", "bloomdupe/false_positive")
-        again = sum(answered[ask] - 1 for ask in cookie_pages)
-        keys = runs[-1].stats.get("bloomdupe/keys")
-        errors = sum(name.startswith("bloomdupe/error/") for run in runs for name in run.stats)
+        new = stat("bloomdupe/new") + stat("bloomdupe/false_positive")
+        again = sum(answered[ask] - 1 for ask in counts.answers if _sets_cookie(ask))
+        errors = sum(name.startswith("bloomdupe/error/") for name in stats)
         checks += [
             Check("requests new to the filter", counts.addresses, new),
-            Check("keys that the filter keeps", counts.addresses, keys),
-            Check("redirects to itself that passed", again, total("bloomdupe/redirect_pass")),
+            Check("keys that the filter keeps", counts.addresses, stat("bloomdupe/keys")),
+            Check("redirects to itself that passed", again, stat("bloomdupe/redirect_pass")),
             Check("errors of the filter", 0, errors),
         ]
     return checks

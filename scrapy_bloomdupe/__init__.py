@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from scrapy_bloomdupe.errors import BloomdupeError
     from scrapy_bloomdupe.filters.bloom import BloomFilter
     from scrapy_bloomdupe.fingerprinter import RulesFingerprinter
+    from scrapy_bloomdupe.journalmiddleware import JournalMiddleware
     from scrapy_bloomdupe.middleware import UrlRulesMiddleware
     from scrapy_bloomdupe.rules.rule import Key, Match, Rule
     from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
@@ -30,6 +31,7 @@ __all__ = [
     "BloomFilter",
     "BloomdupeError",
     "Decision",
+    "JournalMiddleware",
     "Key",
     "LmdbStore",
     "Match",
@@ -48,6 +50,7 @@ _HOMES = {
     "BloomFilter": "filters.bloom",
     "BloomdupeError": "errors",
     "Decision": "rules.ruleset",
+    "JournalMiddleware": "journalmiddleware",
     "Key": "rules.rule",
     "LmdbStore": "stores.lmdb",
     "Match": "rules.rule",

@@ -8,14 +8,17 @@ from scrapy.settings import BaseSettings
 
 from scrapy_bloomdupe.dupefilter import BloomDupeFilter
 from scrapy_bloomdupe.fingerprinter import RulesFingerprinter
+from scrapy_bloomdupe.journalmiddleware import JournalMiddleware
 from scrapy_bloomdupe.middleware import UrlRulesMiddleware
 
 # Near the engine: it sees what all other middlewares have made of a request.
 _ORDER = 10
+# Next to the engine, whatever else there is.
+_FIRST = -1_000_000
 
 
 class Addon:
-    """Makes ``BloomDupeFilter`` the duplicate filter and switches the rules' middleware on.
+    """Makes ``BloomDupeFilter`` the duplicate filter and switches its middlewares on.
 
     A project's own settings take precedence. With ``BLOOMDUPE_FINGERPRINTER`` the rules' key is the
     project's request fingerprint as well: for its HTTP cache and media pipelines too.
@@ -23,17 +26,23 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         settings.set("DUPEFILTER_CLASS", BloomDupeFilter, priority="addon")
-        middlewares = settings.getdict("SPIDER_MIDDLEWARES")
-        # Under any of its names: twice is an error of Scrapy's. None switches it off.
-        if not any(_is_ours(middleware) for middleware in middlewares):
-            middlewares[UrlRulesMiddleware] = _ORDER
-            priority = max(settings.getpriority("SPIDER_MIDDLEWARES") or 0, 15)
-            settings.set("SPIDER_MIDDLEWARES", middlewares, priority=priority)
+        _add(settings, "SPIDER_MIDDLEWARES", UrlRulesMiddleware, _ORDER)
+        _add(settings, "SPIDER_MIDDLEWARES", JournalMiddleware, _FIRST)
+        _add(settings, "DOWNLOADER_MIDDLEWARES", JournalMiddleware, _FIRST)
         if settings.getbool("BLOOMDUPE_FINGERPRINTER"):
             settings.set("REQUEST_FINGERPRINTER_CLASS", RulesFingerprinter, priority="addon")
 
 
-def _is_ours(middleware: Any) -> bool:
-    if not isinstance(middleware, str):
-        return middleware is UrlRulesMiddleware
-    return middleware.startswith("scrapy_bloomdupe.") and middleware.endswith(".UrlRulesMiddleware")
+def _add(settings: BaseSettings, name: str, middleware: type, order: int) -> None:
+    middlewares = settings.getdict(name)
+    # Under any of its names: twice is an error of Scrapy's. None switches it off.
+    if not any(_is(middleware, found) for found in middlewares):
+        middlewares[middleware] = order
+        priority = max(settings.getpriority(name) or 0, 15)
+        settings.set(name, middlewares, priority=priority)
+
+
+def _is(middleware: type, found: Any) -> bool:
+    if not isinstance(found, str):
+        return found is middleware
+    return found.startswith("scrapy_bloomdupe.") and found.endswith(f".{middleware.__name__}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -18,6 +19,8 @@ from typing import Any
 import scrapy_bloomdupe.rebuilding as rebuilding
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
+from scrapy_bloomdupe.building import FilterValues, Progress
+from scrapy_bloomdupe.cli_journal import add_pending, journal_info, print_journal
 from scrapy_bloomdupe.cli_rules import add_commands
 from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
@@ -29,11 +32,11 @@ from scrapy_bloomdupe.importing import ImportCounts, open_seen, read_seen
 from scrapy_bloomdupe.opening import open_or_create
 from scrapy_bloomdupe.progress import Bar
 from scrapy_bloomdupe.report import size as sized
-from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, locate
+from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, locate
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
-_DEFAULTS = rebuilding.Defaults(
+_DEFAULTS = FilterValues(
     settings.DEFAULT_CAPACITY,
     settings.DEFAULT_ERROR_RATE,
     settings.DEFAULT_LAYOUT,
@@ -49,13 +52,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
-        return run(arguments)
+        code = run(arguments)
+        sys.stdout.flush()
+        return code
     except BloomdupeError as exc:
         print(f"bloomdupe: {message(exc)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nbloomdupe: interrupted; nothing is half done", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # `| head` has what it wants. What Python would still write at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _version() -> str:
@@ -87,8 +96,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_directory(sub)
     sub.add_argument("--json", action="store_true")
 
-    sub = command("check", _check, "Check that filter and store are whole and belong together.")
+    sub = command("check", _check, "Check that all files are whole and belong together.")
     _add_directory(sub)
+
+    add_pending(command)
 
     sub = command("rebuild", _rebuild, "Make the filter of a closed state anew from its exact store.")
     _add_directory(sub)
@@ -145,10 +156,12 @@ def _info(arguments: argparse.Namespace) -> int:
     finally:
         filter.abandon()
     store = _store_info(directory) if info.identity.get("store") == "lmdb" else None
+    journal = journal_info(directory, info.identity)
     if arguments.json:
-        print(json.dumps({**asdict(info), "fill": info.fill, "store": store}))
+        print(json.dumps({**asdict(info), "fill": info.fill, "store": store, "journal": journal}))
         return 0
     _print_info(directory, info, store)
+    print_journal(journal)
     return 0
 
 
@@ -207,7 +220,7 @@ def _rebuild(arguments: argparse.Namespace) -> int:
 
 
 def _announce_walk(directory: Path) -> None:
-    path = directory / STORE_NAME
+    path = environment_path(directory)
     if path.is_file() and path.stat().st_size > _LONG_WALK:
         print(f"looking at every page of {path}, {sized(path.stat().st_size)}", file=sys.stderr)
 
@@ -245,7 +258,7 @@ def _import(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _progress(what: str) -> rebuilding.Progress:
+def _progress(what: str) -> Progress:
     def progress(keys: Iterable[bytes], total: int) -> Iterator[bytes]:
         with Bar(what, total, "keys") as bar:
             for done, key in enumerate(keys, 1):

@@ -7,6 +7,7 @@ it was seen and where it is kept is the business of the floors below.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,16 @@ from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, message
 from scrapy_bloomdupe.growing import GrowthWatch
 from scrapy_bloomdupe.importing import SEEN_NAME
+from scrapy_bloomdupe.journaling import Journaling
+from scrapy_bloomdupe.journalmiddleware import attach
 from scrapy_bloomdupe.keys import RequestKeys, of_crawler, speaks, with_middleware
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.redirects import RedirectPasses
 from scrapy_bloomdupe.rules.ruleset import Decision
 from scrapy_bloomdupe.rulewatch import RuleWatch, idle_rules
+from scrapy_bloomdupe.settings import BloomdupeSettings
 from scrapy_bloomdupe.state import State
+from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue
 from scrapy_bloomdupe.watch import Watch
 
 if TYPE_CHECKING:
@@ -75,6 +80,9 @@ class BloomDupeFilter(RFPDupeFilter):
         self._state: State | None = None
         self._refused = False
         self._committer: Committer | None = None
+        self._journaling: Journaling | None = None
+        self._queue = QueueCheck()
+        self._trouble: Exception | None = None
         self._watch = Watch(crawler)
         self._rules = RuleWatch(self._watch)
 
@@ -83,7 +91,14 @@ class BloomDupeFilter(RFPDupeFilter):
         fingerprinter = crawler.request_fingerprinter
         assert fingerprinter is not None
         debug = crawler.settings.getbool("DUPEFILTER_DEBUG")
-        return cls(None, debug, fingerprinter=fingerprinter, crawler=crawler)
+        self = cls(None, debug, fingerprinter=fingerprinter, crawler=crawler)
+        if engine.is_crawling(crawler):
+            # Now or never: the scheduler that is being made opens its queue before this filter.
+            try:
+                self._prepare_journal(crawler)
+            except Exception as exc:
+                self._trouble = exc
+        return self
 
     def open(self) -> None:
         """Open the state.
@@ -129,12 +144,12 @@ class BloomDupeFilter(RFPDupeFilter):
             self._watch.count(stats.KEPT)
             if decision is not None:
                 self._judged(request, decision, seen=False)
-            return False
+            return self._journal(request, None, seen=False)
         try:
             verdict = state.seen.check_and_add(key)
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
-            return False
+            return self._journal(request, None, seen=False)
         self._watch.count(stats.VERDICTS[verdict])
         if decision is not None:
             self._judged(request, decision, seen=verdict.seen)
@@ -142,7 +157,21 @@ class BloomDupeFilter(RFPDupeFilter):
         self._redirects.asked(request)
         if passes:
             self._watch.count(stats.REDIRECT_PASS)
-        return verdict.seen and not passes
+        return self._journal(request, key, seen=verdict.seen and not passes)
+
+    def _journal(self, request: Request, key: bytes | None, *, seen: bool) -> bool:
+        """Write *request* down if it passes, and return whether it does not."""
+        journaling = self._journaling
+        if journaling is None:
+            return seen
+        try:
+            seen = not journaling.units.judged(request, key, seen=seen)
+        except Exception as exc:
+            self._watch.failed(stats.ERROR_CHECK, exc, request)
+            return False
+        assert self._committer is not None
+        self._committer.relieve()
+        return seen
 
     def _decide(self, request: Request) -> Decision | None:
         try:
@@ -168,8 +197,13 @@ class BloomDupeFilter(RFPDupeFilter):
             return
         if self._committer is not None:
             self._committer.stop()
-            self._committer = None
-        self._state = None
+        journaling, self._journaling = self._journaling, None
+        if journaling is not None and not journaling.failed:
+            try:
+                journaling.finish()
+            except Exception as exc:
+                journaling.stop(exc)
+        self._committer = self._state = None
         # A request that comes after this passes, as at any failure; it does not open a new state.
         self._refused = True
         extra = {"spider": self._watch.spider}
@@ -179,10 +213,11 @@ class BloomDupeFilter(RFPDupeFilter):
         )
         for line in self._rules.lines():
             logger.info("Rule %s", line, extra=extra)
-        self._watch.attempt(stats.ERROR_CLOSE, state.close)
+        write = journaling is None or not journaling.failed
+        self._watch.attempt(stats.ERROR_CLOSE, lambda: state.close(write=write))
         if self._dry_run is not None:
             self._watch.attempt(stats.ERROR_CLOSE, self._dry_run.close)
-        if not state.temporary and (waiting := self._waiting_requests()):
+        if journaling is None and not state.temporary and (waiting := self._waiting_requests()):
             jobdir = bool(self._settings.get("JOBDIR"))
             logger.warning(report.left_waiting(state, waiting, jobdir=jobdir), extra=extra)
 
@@ -193,6 +228,8 @@ class BloomDupeFilter(RFPDupeFilter):
                 f"{type(self).__name__} overrides request_fingerprint(), which Scrapy has deprecated; set "
                 "REQUEST_FINGERPRINTER_CLASS instead"
             )
+        if self._trouble is not None:
+            raise self._trouble
         read = bloomdupe_settings.read(self._settings)
         if self._crawler is not None:
             self._keys = of_crawler(self._crawler)
@@ -200,6 +237,9 @@ class BloomDupeFilter(RFPDupeFilter):
         dry = read.dry_run and keys.rules is not None
         digests = keys.rules.digest() if keys.rules is not None and not dry else {}
         options = read.options.with_identity(keys.identity(with_rules=not dry), digests)
+        if self._crawler is None or not engine.is_crawling(self._crawler):
+            # Nothing would tell it what becomes of a request.
+            options = replace(options, journal=None)
         self._asked = Fingerprints(keys) if dry else keys
         self._redirects = RedirectPasses.from_settings(self._asked, self._settings)
         where = read.directory
@@ -208,11 +248,12 @@ class BloomDupeFilter(RFPDupeFilter):
             self._publish(state)
             if dry:
                 self._dry_run = DryRun(keys, read.options, self._settings, self._watch)
+            self._journaling = self._start_journal(state, read)
         except BaseException:
-            state.close()
+            state.close(write=False)
             raise
         self._state = state
-        self._committer = Committer(state, self._watch)
+        self._committer = Committer(state, self._watch, self._journaling, sync=read.sync == "full")
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
         self._watch.set(stats.OPEN_SECONDS, round(state.open_seconds, 6))
         self._tell(state)
@@ -221,13 +262,42 @@ class BloomDupeFilter(RFPDupeFilter):
             connect(self._redirects.response_received, signal=signals.response_received)
             connect(self._keys.response_received, signal=signals.response_received)
             connect(self._spider_opened, signal=signals.spider_opened)
+            connect(self._spider_closed, signal=signals.spider_closed)
+
+    def _prepare_journal(self, crawler: Crawler) -> None:
+        read = bloomdupe_settings.read(self._settings)
+        jobdir = self._settings.get("JOBDIR")
+        if read.directory is not None and read.options.journal:
+            attach(crawler)
+            self._queue = check_queue(Path(jobdir) if jobdir else None, read.directory.absolute())
+
+    def _start_journal(self, state: State, read: BloomdupeSettings) -> Journaling | None:
+        if state.journal is None or self._crawler is None or not engine.is_crawling(self._crawler):
+            return None
+        check = self._queue
+        state.notices += check.notices
+        if check.recovered:
+            state.recovered["queue"] = 1
+        state.notices += adopt(self._crawler, state.journal, self._asked.key, check.queue)
+        return Journaling(
+            self._crawler,
+            state,
+            state.journal,
+            self._watch,
+            queue=check.queue,
+            trusted=check.trusted,
+            retry_failed=read.retry_failed,
+            sync=read.sync == "full",
+        )
 
     def _tell(self, state: State) -> None:
         extra = {"spider": self._watch.spider}
         if state.is_new and (seen := self._seen_by_scrapy()):
             state.notices.append(report.not_imported(seen))
-        if not state.was_clean:
+        if not state.was_clean and self._journaling is None:
             state.notices.append(report.unclean(state))
+        for what in state.recovered:
+            self._watch.count(stats.RECOVERED + what)
         for notice in state.notices:
             logger.warning(notice, extra=extra)
         logger.info(report.opened(state), extra=extra)
@@ -241,6 +311,13 @@ class BloomDupeFilter(RFPDupeFilter):
             idle = idle_rules(rules, spider.name if spider is not None else None)
             if idle is not None:
                 logger.warning(idle, extra={"spider": spider})
+
+    def _spider_closed(self, reason: str) -> None:
+        if self._state is not None:
+            # The scheduler could not close its queue, and so never closed this filter.
+            if self._journaling is not None:
+                self._journaling.queue_is_torn()
+            self.close(reason)
 
     def _is_own_redirect(self, request: Request, key: bytes) -> bool:
         try:

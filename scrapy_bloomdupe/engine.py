@@ -84,6 +84,44 @@ def close_spider(crawler: Crawler, reason: str) -> None:
         engine.close_spider(crawler.spider, reason)
 
 
+def add_next_to_engine(manager: Any, middleware: object) -> None:
+    """Add *middleware* to a running chain of Scrapy's, next to the engine: it is asked first on the way in,
+    and last on the way out.
+
+    Raises:
+        AttributeError: the chain is not as this release knows it; it was not changed.
+    """
+    chains = manager.methods
+    add, others = manager._add_middleware, manager.middlewares
+    add(middleware)
+    manager.middlewares = (middleware, *others)
+    for methods in chains.values():
+        # It stands at the spider's end now: the first of some chains, the last of others.
+        if methods and _owner(methods[0]) is middleware:
+            methods.rotate(-1)
+        elif methods and _owner(methods[-1]) is middleware:
+            methods.rotate(1)
+
+
+def _owner(method: Any) -> object:
+    # Scrapy 2.13 keeps a pair where there is a synchronous and an asynchronous form.
+    method = method[0] if isinstance(method, tuple) else method
+    return getattr(method, "__self__", None)
+
+
+def call_soon(function: Callable[[], None]) -> None:
+    """Call *function* in a later turn of the crawl's loop."""
+    try:
+        from scrapy.utils.asyncio import call_later
+    except ImportError:  # Scrapy 2.13
+        from twisted.internet import reactor
+
+        later: Any = reactor.callLater
+        later(0, function)
+    else:
+        call_later(0, function)
+
+
 class Repeater:
     """Calls *function* every *interval* seconds on the crawl's thread, until ``stop``."""
 

@@ -26,6 +26,7 @@ class StateOptions:
         rules: digest of each rule by name, to name those that changed.
         on_mismatch: ``error``, or ``new``: move a state of another meaning aside and start anew.
         explicit: names of the attributes that somebody asked for; the others give way to the file.
+        journal: whether to keep a journal of pending requests; None: leave one that is there as it is.
     """
 
     capacity: int
@@ -37,6 +38,7 @@ class StateOptions:
     on_mismatch: str = "error"
     explicit: frozenset[str] = frozenset()
     rules: Mapping[str, str] = field(default_factory=dict)
+    journal: bool | None = None
 
     def with_identity(self, identity: Mapping[str, str], rules: Mapping[str, str]) -> StateOptions:
         """Return the same options for keys of this meaning."""

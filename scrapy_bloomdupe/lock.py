@@ -1,14 +1,18 @@
-"""Is anybody else working on this directory? One lock per state directory. POSIX.
+"""Is anybody else working on this directory, and who was the last? One lock per state directory. POSIX.
 
-The system drops the lock when its process ends, however it ends.
+The system drops the lock when its process ends, however it ends. What stands in its file is for messages and
+to find out whether files can have been torn or exchanged since: a guess that errs costs a closer look.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from scrapy_bloomdupe.errors import StateLocked, StateUnusable
 
@@ -34,11 +38,11 @@ class DirectoryLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            holder = self._read().get("pid", "unknown")
             os.close(self._fd)
             raise StateLocked(
                 exc.errno,
-                f"{directory} is in use by process {holder or 'unknown'}; wait until it has ended, or "
+                f"{directory} is in use by process {holder}; wait until it has ended, or "
                 "give this crawl a directory of its own",
             ) from exc
         except OSError as exc:
@@ -46,15 +50,61 @@ class DirectoryLock:
             raise StateUnusable(
                 exc.errno, f"cannot lock {directory}: {exc.strerror}; use a local disk"
             ) from exc
-        # The number is for the message above only, so a full disk does not matter.
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+        self._last = self._read()
+        self._write({})
 
-    def release(self) -> None:
+    @property
+    def same_boot(self) -> bool:
+        """Whether the machine has been up since the last process worked here; false: not known."""
+        return self._last.get("boot") == _boot() != ""
+
+    def is_as_left(self, path: Path) -> bool:
+        """Return whether the last process ended in order and nobody has changed *path* since."""
+        left = self._last.get("left", {})
+        return isinstance(left, dict) and left.get(path.name) == _trace(path)
+
+    def release(self, *, left: Sequence[Path] | None = None) -> None:
+        """Let others in.
+
+        Args:
+            left: files that were closed in order and are as they should be; None: nothing was changed.
+        """
         if self._fd >= 0:
+            before = self._last.get("left", {})
+            self._write(before if left is None else {path.name: _trace(path) for path in left})
             # A forked child that is still alive has the file open, too.
             with contextlib.suppress(OSError):
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = -1
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found = json.loads(os.pread(self._fd, 4096, 0))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _write(self, left: Any) -> None:
+        note = {"pid": os.getpid(), "boot": _boot(), "left": left}
+        # A full disk does not matter here.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, json.dumps(note).encode(), 0)
+
+
+def _trace(path: Path) -> list[int]:
+    """Return what changes when somebody writes to *path*."""
+    try:
+        found = path.stat()
+    except OSError:
+        return []
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _boot() -> str:
+    """Return what names the system's present run; empty: it does not tell. Linux."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

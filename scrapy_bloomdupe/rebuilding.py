@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, FilterError, StateCorrupt
+from scrapy_bloomdupe.assembling import JOURNAL_MARK
+from scrapy_bloomdupe.building import FilterValues, Progress, build_filter
+from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
-from scrapy_bloomdupe.filters.growth import Growth
+from scrapy_bloomdupe.journal import JournalView
 from scrapy_bloomdupe.lock import DirectoryLock
-from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, UNFINISHED_NAME, read_meta
+from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, read_meta
 from scrapy_bloomdupe.stores.environment import Environment, verify
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
-
-#: Wraps an iteration of known length to show how far it is.
-Progress = Callable[[Iterable[bytes], int], Iterable[bytes]]
 
 
 @dataclass(frozen=True)
@@ -37,17 +36,7 @@ class FilterPlan:
     scheme: str | None = None
 
 
-@dataclass(frozen=True)
-class Defaults:
-    """Values for what neither the plan nor the old filter says."""
-
-    capacity: int
-    error_rate: float
-    layout: str
-    scheme: str
-
-
-def rebuild(directory: Path, plan: FilterPlan, defaults: Defaults, progress: Progress) -> BloomFilter:
+def rebuild(directory: Path, plan: FilterPlan, defaults: FilterValues, progress: Progress) -> BloomFilter:
     """Make the filter of a closed state anew from its store, and return it, closed.
 
     The old filter stays in force until the new one is whole; an end at any moment leaves one of both.
@@ -79,52 +68,30 @@ def rebuild(directory: Path, plan: FilterPlan, defaults: Defaults, progress: Pro
 
 
 def _rebuild(
-    directory: Path, environment: Environment, plan: FilterPlan, defaults: Defaults, progress: Progress
+    directory: Path, environment: Environment, plan: FilterPlan, defaults: FilterValues, progress: Progress
 ) -> BloomFilter:
     store = LmdbStore(environment)
     filter_id, identity = read_meta(environment)
     old = _old_values(directory / FILTER_NAME, defaults)
-    unfinished = directory / UNFINISHED_NAME
-    unfinished.unlink(missing_ok=True)
-    count = store.count()
     # Room for as many again, so that it does not grow with the next key; an asked capacity holds.
-    capacity = plan.capacity or max(old.capacity, 2 * count)
-    new = BloomFilter.create(
-        unfinished,
-        capacity=capacity,
-        error_rate=plan.error_rate or old.error_rate,
-        layout=plan.layout or old.layout,
-        scheme=plan.scheme or old.scheme,
-        filter_id=filter_id,
-        identity=identity,
+    values = FilterValues(
+        plan.capacity or max(old.capacity, 2 * store.count()),
+        plan.error_rate or old.error_rate,
+        plan.layout or old.layout,
+        plan.scheme or old.scheme,
     )
-
-    def refuse_overfull(growth: Growth) -> None:
-        if growth.error is not None:
-            raise FilterError(28, f"the new filter for {directory} could not grow: {growth.error}")
-
-    new.on_growth = refuse_overfull
-    try:
-        for key in progress(store.iter_keys(), count):
-            new.add(key)
-        new.flush()
-        new.sync()
-        new.rename(directory / FILTER_NAME, replace=True)
-    except BaseException:
-        new.abandon()
-        unfinished.unlink(missing_ok=True)
-        raise
+    new = build_filter(directory, store, values, filter_id=filter_id, identity=identity, progress=progress)
     new.close()
     return new
 
 
-def _old_values(path: Path, defaults: Defaults) -> Defaults:
+def _old_values(path: Path, defaults: FilterValues) -> FilterValues:
     try:
         old = BloomFilter.open(path, readonly=True)
     except BloomdupeError:
         return defaults
     try:
-        return Defaults(old.capacity, old.error_rate, old.layout, old.scheme)
+        return FilterValues(old.capacity, old.error_rate, old.layout, old.scheme)
     finally:
         old.abandon()
 
@@ -132,8 +99,8 @@ def _old_values(path: Path, defaults: Defaults) -> Defaults:
 def check(directory: Path, progress: Progress) -> Iterator[str]:
     """Give every problem of a closed state; nothing: it holds together.
 
-    Looks at the header and the size of the filter, every page of the store, that both belong together,
-    and that the filter has every key of the store. Changes nothing.
+    Looks at the header and the size of the filter, every page of the store and the journal, that all belong
+    together, that the filter has every key of the store, and at every pending request. Changes nothing.
 
     Raises:
         StateLocked, StateUnusable: it could not look.
@@ -146,45 +113,72 @@ def check(directory: Path, progress: Progress) -> Iterator[str]:
 
 
 def _check(directory: Path, progress: Progress) -> Iterator[str]:
-    filter_path, store_path = directory / FILTER_NAME, directory / STORE_NAME
+    filter_path, path = directory / FILTER_NAME, environment_path(directory)
     filter: BloomFilter | None = None  # noqa: A001
     try:
         filter = BloomFilter.open(filter_path, readonly=True)  # noqa: A001
     except BloomdupeError as exc:
         yield str(exc)
     try:
-        if store_path.exists():
-            if problems := verify(store_path):
-                yield from (f"{store_path}: {problem}" for problem in problems[:10])
-            elif filter is not None:
-                yield from _check_keys(filter, store_path, progress)
+        if path.exists():
+            if problems := verify(path):
+                yield from (f"{path}: {problem}" for problem in problems[:10])
+            else:
+                yield from _check_environment(filter, path, progress)
         elif filter is not None and filter.identity.get("store") == "lmdb":
             yield f"{filter_path} belongs to an exact store {STORE_NAME}, which is not there"
+        elif filter is not None and (name := filter.identity.get(JOURNAL_MARK)) is not None:
+            yield f"{filter_path} belongs to a journal of pending requests {name}, which is not there"
     finally:
         if filter is not None:
             filter.abandon()
 
 
-def _check_keys(
-    filter: BloomFilter,  # noqa: A002
-    store_path: Path,
+def _check_environment(
+    filter: BloomFilter | None,  # noqa: A002
+    path: Path,
     progress: Progress,
 ) -> Iterator[str]:
-    environment = Environment.open(store_path)
+    environment = Environment.open(path)
     try:
-        store = LmdbStore(environment)
-        filter_id, _ = read_meta(environment)
-        if filter_id != filter.filter_id:
-            yield f"{filter.path} has the id {filter.filter_id.hex()}, the store {filter_id.hex()}"
+        filter_id, identity = read_meta(environment)
+        if filter is not None and filter_id != filter.filter_id:
+            what = "store" if path.name == STORE_NAME else "journal"
+            yield f"{filter.path} has the id {filter.filter_id.hex()}, the {what} {filter_id.hex()}"
             return
-        count = store.count()
-        missing = sum(key not in filter for key in progress(store.iter_keys(), count))
-        if missing:
-            yield (
-                f"{filter.path} lacks {missing:,} of the {count:,} keys of the store: their pages would "
-                f"be crawled again. Run `bloomdupe rebuild {store_path.parent}`"
-            )
+        if filter is not None and path.name == STORE_NAME:
+            yield from _check_keys(filter, LmdbStore(environment), progress)
+        if JOURNAL_MARK in identity:
+            yield from _check_records(environment)
     except StateCorrupt as exc:
         yield str(exc)
     finally:
         environment.close()
+
+
+def _check_keys(
+    filter: BloomFilter,  # noqa: A002
+    store: LmdbStore,
+    progress: Progress,
+) -> Iterator[str]:
+    count = store.count()
+    missing = sum(key not in filter for key in progress(store.iter_keys(), count))
+    if missing:
+        yield (
+            f"{filter.path} lacks {missing:,} of the {count:,} keys of the store: their pages would "
+            f"be crawled again. Run `bloomdupe rebuild {filter.path.parent}`"
+        )
+
+
+def _check_records(environment: Environment) -> Iterator[str]:
+    view = JournalView(environment)
+    for failed, count in ((False, view.num_pending), (True, view.num_failed)):
+        damaged = sum(record.damaged for record in view.records(failed=failed))
+        if damaged:
+            what, option = ("failed", " --failed") if failed else ("pending", "")
+            directory = environment.path.parent
+            yield (
+                f"{environment.path}: {damaged:,} of the {count:,} {what} requests are damaged, and their "
+                f"pages would not be crawled; `bloomdupe pending{option} --limit 0 {directory}` shows which. "
+                "Restore the file from a copy, or start in an empty directory"
+            )

@@ -45,12 +45,21 @@ class SeenSet:
         filter: see ``filters.base.Filter``.
         store: see ``stores.base.Store``; None: the filter's word is all there is.
         policy: one of ``POLICIES``.
+        deferred: without a store: new keys wait until ``settle``, so that the filter's bits, which survive
+            the death of the process at once, do not outlive what is written by a commit.
 
     Raises:
         ConfigurationError: no such policy.
     """
 
-    def __init__(self, filter: Filter, store: Store | None, policy: str = "positives") -> None:  # noqa: A002
+    def __init__(
+        self,
+        filter: Filter,  # noqa: A002
+        store: Store | None,
+        policy: str = "positives",
+        *,
+        deferred: bool = False,
+    ) -> None:
         if policy not in POLICIES:
             raise ConfigurationError(f"policy={policy!r} is not known; take one of {', '.join(POLICIES)}")
         self.filter = filter
@@ -58,6 +67,13 @@ class SeenSet:
         self.policy = policy
         #: Take nothing more: an over-full filter without a store. Unknown keys stay ``NEW``.
         self.frozen = False
+        self._deferred: set[bytes] | None = set() if deferred and store is None else None
+        self._held: set[bytes] = set()
+
+    @property
+    def num_deferred(self) -> int:
+        """Keys that are not in the filter yet."""
+        return len(self._deferred or ()) + (len(self._held) if self.store is None else 0)
 
     def check_and_add(self, key: bytes) -> Verdict:
         """Judge *key* and remember it.
@@ -69,9 +85,13 @@ class SeenSet:
             StoreError: the store failed. Nothing is proved, so the page must not be called seen; the
                 key may or may not be remembered, and a later look at it is right either way.
         """
+        store = self.store
+        if self._held and key in self._held:
+            return Verdict.UNCONFIRMED if store is None else Verdict.DUPLICATE
         if self.frozen:
             return Verdict.UNCONFIRMED if key in self.filter else Verdict.NEW
-        store = self.store
+        if self._deferred is not None:
+            return self._defer(key)
         if not self.filter.add(key):
             if store is not None:
                 store.put(key)
@@ -80,10 +100,65 @@ class SeenSet:
             return Verdict.UNCONFIRMED
         return Verdict.FALSE_POSITIVE if store.add(key) else Verdict.DUPLICATE
 
+    def hold(self, key: bytes) -> None:
+        """Keep *key*, which was just called new, in memory only until ``release``: it is seen, and a crash
+        forgets it."""
+        if self._deferred is not None:
+            self._deferred.discard(key)
+        elif self.store is not None:
+            self.store.remove(key)
+        self._held.add(key)
+
+    def release(self, key: bytes) -> None:
+        """Remember a held *key* as others are.
+
+        Raises:
+            StoreError: as ``check_and_add``.
+        """
+        if key not in self._held:
+            return
+        self._held.discard(key)
+        if self._deferred is not None:
+            self._deferred.add(key)
+        elif self.store is not None:
+            self.store.put(key)
+
+    def settle(self) -> None:
+        """Put the deferred keys into the filter: what belongs to them is written."""
+        if self._deferred:
+            for key in self._deferred:
+                if self.frozen:
+                    # Over-full in the middle of them: the rest is crawled twice rather than others lost.
+                    break
+                self.filter.add(key)
+            self._deferred.clear()
+
+    def forget(self, key: bytes) -> bool:
+        """Make *key* new again; return whether that was possible: a Bloom filter alone cannot forget.
+
+        The filter's bits stay; the store then proves the key new.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        if self.store is None:
+            return False
+        self.store.remove(key)
+        return True
+
     def __contains__(self, key: bytes) -> bool:
         """Whether ``check_and_add`` would call *key* seen.
 
         Raises:
             StoreError: the store failed.
         """
+        if key in self._held or (self._deferred is not None and key in self._deferred):
+            return True
         return key in self.filter and (self.store is None or key in self.store)
+
+    def _defer(self, key: bytes) -> Verdict:
+        assert self._deferred is not None
+        if key in self._deferred or key in self.filter:
+            return Verdict.UNCONFIRMED
+        self._deferred.add(key)
+        return Verdict.NEW

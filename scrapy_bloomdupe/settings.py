@@ -39,6 +39,10 @@ DEFAULT_SCHEME = "murmur3"
 DEFAULT_STORE = "lmdb"
 # Whoever changes what a key means should know it; an old state is never thrown away in silence.
 DEFAULT_ON_MISMATCH = "error"
+# A mark as seen without its pending request is a lost page when the process is killed.
+DEFAULT_JOURNAL = True
+# `kill -9` needs no sync; the disk's cache is written by the system within seconds.
+DEFAULT_SYNC = "normal"
 # Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
 DEFAULT_PRESET = None
 
@@ -147,6 +151,9 @@ SETTINGS: dict[str, Setting] = {
             _choice(*hashing.SCHEMES),
             f"one of {', '.join(hashing.SCHEMES)}",
         ),
+        Setting("BLOOMDUPE_JOURNAL", "True", _flag, "True or False"),
+        Setting("BLOOMDUPE_RETRY_FAILED", "False", _flag, "True or False"),
+        Setting("BLOOMDUPE_SYNC", '"normal"', _choice("normal", "full"), "'normal' or 'full'"),
         Setting("BLOOMDUPE_PRESET", "None", _preset, f"None, or one of {', '.join(PRESET_NAMES)}"),
         Setting("BLOOMDUPE_RULES", "[]", _rules, "a list of rules (dicts or Rule objects)"),
         Setting("BLOOMDUPE_RULE_FILES", "[]", _files, "a list of paths of .toml or .yaml files"),
@@ -165,11 +172,15 @@ class BloomdupeSettings:
         directory: where the state lies; None: temporary files.
         options: what the seen-set shall be like, without the meaning of its keys.
         dry_run: rules only count what they would have merged.
+        retry_failed: requests that ended in failure are kept for the next run.
+        sync: ``full``: bring every commit to the disk before the crawl goes on; else now and then.
     """
 
     directory: Path | None
     options: StateOptions
     dry_run: bool
+    retry_failed: bool
+    sync: str
 
 
 def read(source: SettingsSource) -> BloomdupeSettings:
@@ -194,8 +205,15 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         store=store,
         on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
         explicit=frozenset(name.removeprefix("BLOOMDUPE_").lower() for name in values),
+        journal=directory is not None and values.get("BLOOMDUPE_JOURNAL", DEFAULT_JOURNAL),
     )
-    return BloomdupeSettings(directory, options, values.get("BLOOMDUPE_DRY_RUN", False))
+    return BloomdupeSettings(
+        directory,
+        options,
+        dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
+        retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
+        sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC),
+    )
 
 
 def read_rules(source: SettingsSource, first: Iterable[Any] = ()) -> RuleSet | None:

@@ -5,7 +5,8 @@
     <JOBDIR>/bloomdupe/
         lock                the process that works here
         seen.bloom          the filter
-        seen.lmdb           the exact store (and seen.lmdb-lock, LMDB's own)
+        seen.lmdb           the exact store and the journal (and seen.lmdb-lock, LMDB's own)
+        journal.lmdb        without an exact store: the journal
         old-<date>-<time>/  a state that was moved aside
 
 Made by ``opening``. Not here: requests, settings.
@@ -18,11 +19,13 @@ from pathlib import Path
 
 from scrapy_bloomdupe.errors import BloomdupeError, FilterError, StoreError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.seen import SeenSet
 from scrapy_bloomdupe.statefiles import write_meta
 from scrapy_bloomdupe.stores.base import Store
 from scrapy_bloomdupe.stores.environment import Environment
+from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
 
 class State:
@@ -31,7 +34,8 @@ class State:
     Attributes:
         directory: where it lies.
         seen: the question.
-        filter, store, environment: the parts; without an exact store the last two are None.
+        filter, store, environment, journal: the parts; all but the first can be None. The environment is
+            the LMDB file of store and journal.
         notices: sentences that a person should read.
         open_seconds: how long opening took.
         is_new: it was made, not found.
@@ -49,13 +53,21 @@ class State:
         self.filter = filter
         self.store = store
         self.environment = environment
+        self.journal: Journal | None = None
         self.seen = SeenSet(filter, store)
         self.notices: list[str] = []
         self.open_seconds = 0.0
         self.is_new = False
+        #: What was rebuilt when it was opened, by name.
+        self.recovered: dict[str, int] = {}
         self._remove: Callable[[], object] | None = None
         self._lock = lock
         self._closed = False
+
+    def attach(self, journal: Journal, environment: Environment) -> None:
+        """Keep *journal*, which lies in *environment*, with the seen keys."""
+        self.journal, self.environment = journal, environment
+        self.seen = SeenSet(self.filter, self.store, deferred=True)
 
     @property
     def temporary(self) -> bool:
@@ -71,6 +83,12 @@ class State:
         """Whether the state was closed in order before it was opened here; true for a new one."""
         return self.is_new or self.filter.was_clean
 
+    def replace_filter(self, filter: BloomFilter) -> None:  # noqa: A002
+        """Take another filter, which holds the same keys."""
+        self.filter.abandon()
+        self.filter = filter
+        self.seen = SeenSet(filter, self.store, deferred=self.journal is not None)
+
     def num_bytes(self) -> int:
         """Return the bytes of all files."""
         size = self.filter.num_bytes()
@@ -82,7 +100,9 @@ class State:
         Raises:
             StoreError: the store could not be read.
         """
-        return self.store.count() if self.store is not None else self.filter.num_keys
+        if self.store is not None:
+            return self.store.count()
+        return self.filter.num_keys + self.seen.num_deferred
 
     def set_identity(self, identity: Mapping[str, str]) -> None:
         """Write what the keys mean into all files.
@@ -94,15 +114,30 @@ class State:
             write_meta(self.environment, self.filter.filter_id, identity)
         self.filter.set_identity(identity)
 
-    def flush(self) -> None:
-        """Write waiting keys and counts; survives ``kill -9``.
+    @property
+    def num_waiting(self) -> int:
+        """Changes that wait for ``flush``."""
+        waiting = self.store.num_waiting if isinstance(self.store, LmdbStore) else 0
+        return waiting + (self.journal.num_waiting if self.journal is not None else 0)
+
+    def flush(self) -> bool:
+        """Write waiting keys, pending requests and counts; survives ``kill -9``.
+
+        Returns:
+            Whether there was something to write.
 
         Raises:
             StoreError, FilterError: not all was written; what waits keeps waiting.
         """
-        if self.store is not None:
+        wrote = False
+        if self.environment is not None:
+            wrote = self.environment.commit()
+        elif self.store is not None:
             self.store.flush()
+        # Only now, see the invariants of ``journal``.
+        self.seen.settle()
         self.filter.flush()
+        return wrote
 
     def sync(self) -> None:
         """Bring what was flushed to the disk; survives a power loss. Slow; any thread may call it.
@@ -114,8 +149,12 @@ class State:
             self.environment.sync()
         self.filter.sync()
 
-    def close(self) -> None:
+    def close(self, *, write: bool = True) -> None:
         """Write everything and let go. A second call does nothing.
+
+        Args:
+            write: False: let go of the state as it was at the last ``flush``; it counts as not closed in
+                order.
 
         Raises:
             StoreError, FilterError: not everything could be written; all is let go of nevertheless.
@@ -125,16 +164,19 @@ class State:
         self._closed = True
         error: BloomdupeError | None = None
         try:
-            if self.store is not None:
+            if write:
+                self.flush()
+            if write and self.store is not None:
                 self.store.close()
-            if not self.temporary:
+            if write and not self.temporary:
                 self.sync()
         except (StoreError, FilterError) as exc:
             error = exc
+        clean = write and error is None
         try:
-            self.release_files(clean=error is None)
+            self.release_files(clean=clean)
         finally:
-            self._lock.release()
+            self._lock.release(left=[self.environment.path] if clean and self.environment else [])
             if self._remove is not None:
                 self._remove()
         if error is not None:

@@ -11,16 +11,26 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scrapy_bloomdupe.errors import StateCorrupt, StateNotFound, StateUnusable
+from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
 FILTER_NAME = "seen.bloom"
 STORE_NAME = "seen.lmdb"
+#: The journal of a state without an exact store; with one it is in the store's file.
+JOURNAL_NAME = "journal.lmdb"
 #: A filter that is being made; never in force.
 UNFINISHED_NAME = FILTER_NAME + ".new"
 #: The digests of the rules by name: for messages only, the header of the filter decides.
 RULES_NAME = "seen.rules.json"
-_STATE_FILES = (FILTER_NAME, STORE_NAME, STORE_NAME + "-lock", RULES_NAME)
+_STATE_FILES = (
+    FILTER_NAME,
+    STORE_NAME,
+    STORE_NAME + "-lock",
+    JOURNAL_NAME,
+    JOURNAL_NAME + "-lock",
+    RULES_NAME,
+)
 
 
 def locate(directory: str | Path) -> Path:
@@ -31,13 +41,19 @@ def locate(directory: str | Path) -> Path:
     """
     path = Path(directory)
     for candidate in (path / "bloomdupe", path):
-        if any((candidate / name).exists() for name in (FILTER_NAME, STORE_NAME)):
+        if any((candidate / name).exists() for name in (FILTER_NAME, STORE_NAME, JOURNAL_NAME)):
             return candidate
     raise StateNotFound(
         2,
         f"there is no state in {path} or {path / 'bloomdupe'} ({FILTER_NAME}, {STORE_NAME}); give the "
         "JOBDIR or the BLOOMDUPE_DIR of a crawl",
     )
+
+
+def environment_path(directory: Path) -> Path:
+    """Return where the LMDB file of a state is, if it has one: store and journal, or the journal alone."""
+    store = directory / STORE_NAME
+    return store if store.exists() else directory / JOURNAL_NAME
 
 
 def move_aside(directory: Path) -> Path:
@@ -115,13 +131,24 @@ def make_directory(directory: Path) -> None:
         ) from exc
 
 
-def store_is_empty(directory: Path) -> bool:
-    """Return whether the exact store in *directory* holds no key: its creation was cut short."""
-    path = directory / STORE_NAME
+def holds_keys(path: Path) -> bool:
+    """Return whether the exact store at *path* holds a key; else its creation was cut short."""
     if path.is_file() and path.stat().st_size == 0:
-        return True
+        return False
     environment = Environment.open(path)
     try:
-        return LmdbStore(environment, create=True).count() == 0
+        return LmdbStore(environment, create=True).count() > 0
+    finally:
+        environment.close()
+
+
+def holds_requests(path: Path) -> bool:
+    """Return whether the journal at *path* was ever used; else its creation was cut short."""
+    if path.is_file() and path.stat().st_size == 0:
+        return False
+    environment = Environment.open(path)
+    try:
+        journal = Journal(environment)
+        return len(journal) + journal.num_done + journal.num_failed > 0
     finally:
         environment.close()

@@ -42,6 +42,20 @@ def rule(name: str, what: str) -> str:
     return f"{RULE}{name}/{what}"
 
 
+#: The journal: requests scheduled and not finished, finished in this run, ended in failure and kept for the
+#: next run, asked again from an earlier one, in memory only because they cannot be written.
+PENDING = PREFIX + "pending"
+DONE = PREFIX + "done"
+FAILED = PREFIX + "failed"
+REPLAYED = PREFIX + "replayed"
+UNSERIALIZABLE = PREFIX + "unserializable"
+COMMITS = PREFIX + "commits"
+COMMIT_SECONDS = PREFIX + "commit_seconds"
+
+#: What was damaged or missing when the state was opened, and was made good.
+RECOVERED = PREFIX + "recovered/"
+RECOVERABLE = ("filter", "queue")
+
 # Set when the state is opened, grows, and is closed.
 KEYS = PREFIX + "keys"
 LAYERS = PREFIX + "layers"
@@ -64,6 +78,14 @@ ALL = (
     ERROR_GROWTH,
     ERROR_OPEN,
     ERROR_CLOSE,
+    PENDING,
+    DONE,
+    FAILED,
+    REPLAYED,
+    UNSERIALIZABLE,
+    COMMITS,
+    COMMIT_SECONDS,
+    *(RECOVERED + what for what in RECOVERABLE),
     KEYS,
     LAYERS,
     FILL,

@@ -17,6 +17,8 @@ that asks (its area), so that many tests can share one server and its log.
 ``/AREA/refresh/...``        a page with a meta refresh to itself
 ``/AREA/missing/...``        404
 ``/AREA/form``               GET: a page; POST: a redirect to it
+``/AREA/job/TREE/N``         page N of a tree for crawls that are killed, and what leads to it: see
+                             ``killsite``
 ============================ =====================================================================
 
 Anything else is a page without links.
@@ -42,6 +44,8 @@ from pathlib import Path
 from socketserver import TCPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
+
+import killsite
 
 import scrapy_bloomdupe
 
@@ -122,17 +126,19 @@ class Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self._answer()
+        self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
 
     def log_message(self, *args: object) -> None:
         """Quiet: what was answered stands in the file of ``--log``."""
 
-    def _answer(self) -> None:
+    def _answer(self, sent: str = "") -> None:
         cookies = set(SimpleCookie(self.headers.get("Cookie", "")))
-        status, body, headers = answer(self.command, self.path, cookies)
+        if killsite.answers("".join(self.path.split("/")[2:3])):
+            status, body, headers = killsite.answer(self.path, sent, cookies)
+        else:
+            status, body, headers = answer(self.command, self.path, cookies)
         # Before it is sent, in one write: who has the answer can rely on the line.
-        os.write(self.log_fd, f"{self.command} {self.path} {status}\n".encode())
+        os.write(self.log_fd, f"{self.command} {killsite.logged(self.path, sent)} {status}\n".encode())
         content = body.encode()
         self.send_response(status)
         for name, value in headers:
@@ -150,6 +156,11 @@ class Server(ThreadingHTTPServer):
         # HTTPServer asks the DNS for the name of the host.
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # Who asked may have been killed.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @dataclass(frozen=True)

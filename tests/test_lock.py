@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -55,14 +56,14 @@ def test_a_refused_lock_changes_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(StateLocked):
             DirectoryLock(tmp_path)
-    assert str(os.getpid()) == (tmp_path / "lock").read_text()
+    assert os.getpid() == json.loads((tmp_path / "lock").read_text())["pid"]
     lock.release()
 
 
 def test_a_longer_number_of_an_ended_process_leaves_no_digits(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("99999999999")
     lock = DirectoryLock(tmp_path)
-    assert str(os.getpid()) == (tmp_path / "lock").read_text()
+    assert os.getpid() == json.loads((tmp_path / "lock").read_text())["pid"]
     lock.release()
 
 

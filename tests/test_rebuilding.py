@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from conftest import Python
 
+from scrapy_bloomdupe.building import FilterValues
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.opening import open_or_create
-from scrapy_bloomdupe.rebuilding import Defaults, FilterPlan, check, rebuild
+from scrapy_bloomdupe.rebuilding import FilterPlan, check, rebuild
 from scrapy_bloomdupe.seen import Verdict
 
 OPTIONS = StateOptions(1000, 0.01, "paged", "murmur3", "lmdb", {"fingerprinter": "it", "canary": "c0ffee"})
-DEFAULTS = Defaults(7000, 0.003, "classic", "blake2b")
+DEFAULTS = FilterValues(7000, 0.003, "classic", "blake2b")
 NUM_KEYS = 2_500
 
 
@@ -143,7 +144,8 @@ def test_a_rebuild_that_is_interrupted_leaves_the_old_filter_and_nothing_else(di
 
 _DIE_IN_THE_MIDDLE = """
 from scrapy_bloomdupe.filters.bloom import BloomFilter
-from scrapy_bloomdupe.rebuilding import Defaults, FilterPlan, rebuild
+from scrapy_bloomdupe.building import FilterValues
+from scrapy_bloomdupe.rebuilding import FilterPlan, rebuild
 
 def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -156,7 +158,7 @@ def progress(keys, total):
 
 if sys.argv[1] == "switching":
     BloomFilter.rename = die
-rebuild(Path("state"), FilterPlan(), Defaults(1000, 0.01, "paged", "murmur3"), progress)
+rebuild(Path("state"), FilterPlan(), FilterValues(1000, 0.01, "paged", "murmur3"), progress)
 """
 
 

@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 from conftest import Python
 
+from scrapy_bloomdupe.building import FilterValues
 from scrapy_bloomdupe.errors import StateLocked, StateNotFound, StateUnusable
 from scrapy_bloomdupe.filters.mapped import MappedFile
 from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.opening import open_or_create
-from scrapy_bloomdupe.rebuilding import Defaults, FilterPlan, check, rebuild
+from scrapy_bloomdupe.rebuilding import FilterPlan, check, rebuild
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
 OPTIONS = StateOptions(1000, 0.01, "paged", "murmur3", "lmdb", {"fingerprinter": "it", "canary": "c0ffee"})
-DEFAULTS = Defaults(7000, 0.003, "classic", "blake2b")
+DEFAULTS = FilterValues(7000, 0.003, "classic", "blake2b")
 
 
 def key(number: int) -> bytes:
@@ -125,7 +126,8 @@ def test_a_missing_or_foreign_store_is_a_problem(directory: Path, tmp_path: Path
 _TEAR_PAGES = """
 import collections
 from scrapy_bloomdupe.errors import StateCorrupt
-from scrapy_bloomdupe.rebuilding import Defaults, FilterPlan, check, rebuild
+from scrapy_bloomdupe.building import FilterValues
+from scrapy_bloomdupe.rebuilding import FilterPlan, check, rebuild
 
 def silently(keys, total):
     return keys
@@ -139,7 +141,7 @@ store.write_bytes(whole[:page] + bytes([int(sys.argv[2])]) * 4096 + whole[page +
 torn = store.read_bytes()
 problems = list(check(Path("state"), silently))
 try:
-    rebuild(Path("state"), FilterPlan(), Defaults(1000, 0.01, "paged", "murmur3"), silently)
+    rebuild(Path("state"), FilterPlan(), FilterValues(1000, 0.01, "paged", "murmur3"), silently)
     print("rebuilt", len(problems) > 0)
 except StateCorrupt as exc:
     assert "state/seen.lmdb" in str(exc), exc

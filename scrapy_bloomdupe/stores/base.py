@@ -29,6 +29,14 @@ class Store(Protocol):
         """
         ...
 
+    def remove(self, key: bytes) -> None:
+        """Forget *key*: it is not in any more, and can be added anew. One that is not in does no harm.
+
+        Raises:
+            StoreError: as ``add``.
+        """
+        ...
+
     def __contains__(self, key: bytes) -> bool:
         """Whether *key* is in. Both answers are proofs.
 

@@ -14,7 +14,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import lmdb
 from lmdb import verify as lmdb_verify
@@ -36,13 +36,28 @@ _MAX_DATABASES = 16
 Transaction = Any  # lmdb.Transaction is generic in its stub only, not at run time
 
 
+class Participant(Protocol):
+    """A part that keeps what it has to write until the next ``Environment.commit``."""
+
+    def work(self) -> Callable[[Transaction], None] | None:
+        """Return what writes it, None: nothing. It may be run more than once."""
+
+    def written(self) -> None:
+        """Forget what waited: it is committed."""
+
+
 class Environment:
-    """One LMDB file; made by ``create`` or ``open``. Writes belong to one thread."""
+    """One LMDB file; made by ``create`` or ``open``. Writes belong to one thread.
+
+    Parts that ``join`` it are committed together: whatever one of them knows of another one is true
+    after a crash.
+    """
 
     def __init__(self, env: lmdb.Environment, path: Path) -> None:
         self.path = path
         self._env = env
         self._reader: Transaction | None = None
+        self._participants: list[Participant] = []
         self._closed = False
         self._page_size = env.stat()["psize"]
 
@@ -142,6 +157,28 @@ class Environment:
         except lmdb.Error as exc:
             raise _store_error(self.path, "read", exc) from exc
         return value
+
+    def join(self, participant: Participant) -> None:
+        """Let *participant* take part in every ``commit`` from now on."""
+        self._participants.append(participant)
+
+    def commit(self) -> bool:
+        """Write what all participants have to write, in one transaction; return whether there was any.
+
+        Raises:
+            StoreError: nothing of it was written, and all of it keeps waiting.
+        """
+        works = [work for part in self._participants if (work := part.work()) is not None]
+
+        def write_all(txn: Transaction) -> None:
+            for work in works:
+                work(txn)
+
+        if works:
+            self.write(write_all)
+        for part in self._participants:
+            part.written()
+        return bool(works)
 
     def write(self, work: Callable[[Transaction], None]) -> None:
         """Run *work* in one write transaction and commit it.

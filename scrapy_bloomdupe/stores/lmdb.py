@@ -6,7 +6,8 @@ LMDB because it is ordered (search by bisection), opens at once at any size, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 
 from scrapy_bloomdupe.errors import StoreError
 from scrapy_bloomdupe.stores.environment import Environment, Transaction
@@ -21,18 +22,25 @@ MAX_KEY_SIZE = 511
 class LmdbStore:
     """An exact store in the database ``seen`` of an environment; contract: ``stores.base.Store``.
 
-    Keys wait in a group until it is full or ``flush`` is called; a group that cannot be written stays
-    in memory, visible, and is tried again. A key has 1 to 511 bytes.
+    Keys wait until ``flush`` is called; a group that cannot be written stays in memory, visible, and is
+    tried again. A key has 1 to 511 bytes.
+
+    Args:
+        environment: with what else waits in it the keys are committed.
+        create: make the database if it is not there.
+        group_size: so many waiting keys are flushed at once; None: whoever knows what belongs to them does.
     """
 
     def __init__(
-        self, environment: Environment, *, create: bool = False, group_size: int = GROUP_SIZE
+        self, environment: Environment, *, create: bool = False, group_size: int | None = GROUP_SIZE
     ) -> None:
         self.environment = environment
         self._database = environment.database(b"seen", create=create)
         self._waiting: set[bytes] = set()
+        self._removed: set[bytes] = set()
         self._group_size = group_size
         self._next_commit = group_size
+        environment.join(self)
 
     def add(self, key: bytes) -> bool:
         if key in self:
@@ -46,13 +54,25 @@ class LmdbStore:
                 22, f"a key has {len(key)} bytes, the store takes 1 to {MAX_KEY_SIZE}: {key[:20]!r}"
             )
         self._waiting.add(key)
-        if len(self._waiting) >= self._next_commit:
+        if self._next_commit is not None and len(self._waiting) >= self._next_commit:
             # If this fails the next try comes when as many again are waiting, not with every key.
             self._next_commit = 2 * len(self._waiting)
             self.flush()
 
+    def remove(self, key: bytes) -> None:
+        """Forget *key*, if it is there; the deletion waits as a key does.
+
+        Raises:
+            StoreError: the file could not be read.
+        """
+        self._waiting.discard(key)
+        if self.environment.read(self._database, key) is not None:
+            self._removed.add(key)
+
     def __contains__(self, key: bytes) -> bool:
-        return key in self._waiting or self.environment.read(self._database, key) is not None
+        if key in self._waiting:
+            return True
+        return key not in self._removed and self.environment.read(self._database, key) is not None
 
     def iter_keys(self) -> Iterator[bytes]:
         self.flush()
@@ -65,7 +85,14 @@ class LmdbStore:
         with self.environment.reading() as txn:
             entries: int = txn.stat(self._database)["entries"]
             known = sum(txn.get(key, db=self._database) is not None for key in self._waiting)
-        return entries + len(self._waiting) - known
+        return entries + len(self._waiting) - known - len(self._removed - self._waiting)
+
+    def sample(self, size: int, rng: random.Random) -> Iterator[bytes]:
+        """Give up to *size* written keys from all over; one can come twice."""
+        with self.environment.reading() as txn, txn.cursor(self._database) as cursor:
+            for _ in range(size):
+                if cursor.set_range(rng.randbytes(20)) or cursor.first():
+                    yield cursor.key()
 
     @property
     def num_waiting(self) -> int:
@@ -73,17 +100,26 @@ class LmdbStore:
         return len(self._waiting)
 
     def flush(self) -> None:
-        if not self._waiting:
-            return
+        self.environment.commit()
+
+    def work(self) -> Callable[[Transaction], None] | None:
+        if not self._waiting and not self._removed:
+            return None
+        removed = self._removed - self._waiting
         # Sorted: neighbours share pages, and each page is copied once per commit.
         items = [(key, b"") for key in sorted(self._waiting)]
 
-        def put_all(txn: Transaction) -> None:
+        def write(txn: Transaction) -> None:
+            for key in removed:
+                txn.delete(key, db=self._database)
             with txn.cursor(self._database) as cursor:
                 cursor.putmulti(items, dupdata=False, overwrite=False)
 
-        self.environment.write(put_all)
+        return write
+
+    def written(self) -> None:
         self._waiting.clear()
+        self._removed.clear()
         self._next_commit = self._group_size
 
     def close(self) -> None:

@@ -20,6 +20,9 @@ class MemoryStore:
     def put(self, key: bytes) -> None:
         self._keys.add(key)
 
+    def remove(self, key: bytes) -> None:
+        self._keys.discard(key)
+
     def __contains__(self, key: bytes) -> bool:
         return key in self._keys
 

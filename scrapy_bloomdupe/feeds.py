@@ -1,0 +1,58 @@
+"""Are the items of finished pages in their feeds? Scrapy's feed exports keep some in memory.
+
+A page must not be done before its items are safe. Only local files can be made safe: what is stored at the
+end of a crawl (S3, FTP, compressed feeds) is lost with the process, whatever a journal says.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from scrapy.extensions.feedexport import FeedExporter, FileFeedStorage
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+
+class Feeds:
+    """The feeds of one crawl; without any every call does nothing."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._exporter: Any = crawler.get_extension(FeedExporter)
+
+    def flush(self, *, sync: bool = False) -> None:
+        """Write what waits in the feeds' files.
+
+        Args:
+            sync: bring it to the disk, too.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        for slot in self._slots():
+            file = slot.file
+            if file is None or file.closed:
+                continue
+            file.flush()
+            if sync and _is_safe(slot):
+                os.fsync(file.fileno())
+
+    def unsafe(self) -> list[str]:
+        """Return the URIs of feeds whose items are lost with the process."""
+        return [slot.uri for slot in self._slots() if not _is_safe(slot)]
+
+    def overwriting(self) -> list[str]:
+        """Return the URIs of local files that were emptied when the crawl started."""
+        return [
+            slot.uri
+            for slot in self._slots()
+            if isinstance(slot.storage, FileFeedStorage) and slot.storage.write_mode == "wb"
+        ]
+
+    def _slots(self) -> list[Any]:
+        return self._exporter.slots if self._exporter is not None else []
+
+
+def _is_safe(slot: Any) -> bool:
+    return isinstance(slot.storage, FileFeedStorage) and "postprocessing" not in slot.feed_options

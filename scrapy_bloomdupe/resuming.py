@@ -1,0 +1,141 @@
+"""What does a run that goes on have to ask again? Requests from the journal, a few at a time.
+
+After a run that ended in order Scrapy's own queue has them, but for those that it cannot hold; after any
+other one the journal gives all of them back, before the spider's own start requests.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import scrapy_bloomdupe.report as report
+from scrapy_bloomdupe.journal import Journal, Record
+from scrapy_bloomdupe.unit import META_UNIT
+from scrapy_bloomdupe.units import Units
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+
+logger = logging.getLogger(__name__)
+
+
+class Resumption:
+    """The requests of earlier runs.
+
+    Args:
+        units: takes them.
+        load: bytes -> request; raises if that is not possible.
+        whole: give all that is pending; else what the last run's seal says.
+
+    Attributes:
+        num_replayed: requests given.
+        num_foreign: pending requests of other spiders, which stay pending.
+        num_unreadable: pending requests that cannot be restored; they stay pending, too.
+    """
+
+    def __init__(
+        self,
+        units: Units,
+        journal: Journal,
+        spider: Spider,
+        load: Callable[[bytes], Request],
+        *,
+        whole: bool,
+    ) -> None:
+        self.num_replayed = self.num_foreign = self.num_unreadable = 0
+        self._units = units
+        self._journal = journal
+        self._spider = spider
+        self._load = load
+        self._whole = whole
+        self._stuck: set[int] = set()
+        self._tried: set[int] = set()
+
+    def requests(self) -> Iterator[Request]:
+        """Give the requests to be asked again, in the order in which they were scheduled."""
+        for record in self._pending():
+            if (request := self._restore(record)) is not None:
+                self._units.replay(request, record.number)
+                self.num_replayed += 1
+                yield request
+        for record in self._journal.records(failed=True):
+            if (request := self._restore(record)) is not None:
+                # They were forgotten: a new request, unless somebody has found it in between.
+                request.meta.pop(META_UNIT, None)
+                self.num_replayed += 1
+                yield request
+                self._journal.retire_failed(record.number)
+
+    def stranded(self) -> Iterator[Request]:
+        """Give the pending requests that nobody is at work on, once each: the crawl is idle.
+
+        Something took them between the journal and the downloader: a queue that could not be written, or
+        read, a handler of ``request_scheduled``.
+        """
+        if len(self._journal) <= self._units.num_active + self.num_foreign + len(self._stuck):
+            return
+        for record in self._journal.records():
+            number = record.number
+            if self._units.is_active(number) or number in self._stuck:
+                continue
+            if number in self._tried and self._units.has_arrived(number):
+                # Sent, and dropped by something after that (a redirect to where the crawl may not go).
+                self._units.give_up(number)
+            elif number in self._tried:
+                self._stuck.add(number)
+                logger.error(report.stuck(number), extra={"spider": self._spider})
+            elif (request := self._restore(record)) is not None:
+                self._tried.add(number)
+                self._units.replay_stranded(request, number)
+                self.num_replayed += 1
+                yield request
+
+    @property
+    def num_lost(self) -> int:
+        """Pending requests that this run cannot do."""
+        return len(self._stuck)
+
+    def is_done(self, start: Request) -> bool:
+        """Return whether a start request was scheduled by the run that goes on here."""
+        name = self.name_of_start(start) if self._whole else None
+        return name is not None and self._journal.has_started(name)
+
+    def name_of_start(self, start: Request) -> bytes | None:
+        """Return 16 bytes that tell a start request from others, or None if that is not possible.
+
+        All of it counts, not its fingerprint alone: one URL is often asked for with several callbacks or
+        cookie jars.
+        """
+        try:
+            parts = start.to_dict(spider=self._spider)
+        except Exception:
+            return None
+        parts["meta"] = {name: value for name, value in parts["meta"].items() if name != META_UNIT}
+        return blake2b(repr(sorted(parts.items())).encode(errors="replace"), digest_size=16).digest()
+
+    def _pending(self) -> Iterator[Record]:
+        if self._whole:
+            yield from self._journal.records(below=self._journal.first)
+        elif (seal := self._journal.seal) is not None:
+            for number in seal.again:
+                if (record := self._journal.get(number)) is not None:
+                    yield record
+
+    def _restore(self, record: Record) -> Request | None:
+        if record.damaged:
+            problem = "its record is damaged"
+        elif record.spider != self._spider.name:
+            self.num_foreign += 1
+            return None
+        else:
+            try:
+                return self._load(record.request)
+            except Exception as exc:
+                problem = f"{type(exc).__name__}: {exc}"
+        self.num_unreadable += 1
+        self._stuck.add(record.number)
+        logger.error(report.unreadable(record, problem), extra={"spider": self._spider})
+        return None

@@ -1,0 +1,335 @@
+"""How far is each request of a crawl, and when is it done?
+
+A unit of work is a request that was scheduled, through its retries and redirects, until its callback's output
+has gone its way. Its number travels in the request's meta; a copy of that meta (``meta=response.meta``, an
+errback's copy of its request) is another unit. Only units that are under way are kept here: what waits in the
+scheduler is in the journal alone.
+
+It is told what happens (``journaling`` tells it) and writes to the journal; it asks nothing of Scrapy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from scrapy_bloomdupe.journal import Journal, Record
+from scrapy_bloomdupe.seen import SeenSet
+from scrapy_bloomdupe.unit import META_UNIT, Phase, Unit
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+
+
+class Units:
+    """The units of one crawl.
+
+    Args:
+        journal: where they are written.
+        seen: holds the marks of what cannot be written.
+        spider: name of the spider.
+        serialize: request -> bytes; raises if that is not possible.
+        retry_failed: keep what ended in failure for the next run.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        seen: SeenSet,
+        spider: str,
+        serialize: Callable[[Request], bytes],
+        *,
+        retry_failed: bool = False,
+    ) -> None:
+        self.journal = journal
+        self.num_unserializable = 0
+        self._seen = seen
+        self._spider = spider
+        self._serialize = serialize
+        self._retry_failed = retry_failed
+        self._active: dict[int, Unit] = {}
+        self._replayed: set[int] = set()
+        self._stranded: set[int] = set()
+        self._responses: WeakKeyDictionary[Response, Unit] = WeakKeyDictionary()
+        # By object: a request of a callback's output, its unit, and how often it was given.
+        self._awaited: dict[int, tuple[Request, Unit, int]] = {}
+        self._candidates: set[Unit] = set()
+        #: Called when a unit may have become complete.
+        self.on_complete: Callable[[], None] = lambda: None
+        self._scheduling: tuple[Request, Unit | None, Unit | None] | None = None
+
+    def replay(self, request: Request, number: int) -> None:
+        """Let *request*, which is the pending request *number*, be the one unit with this number."""
+        request.meta[META_UNIT] = self._mark(number)
+        self._replayed.add(number)
+
+    def replay_stranded(self, request: Request, number: int) -> None:
+        """As ``replay``, and watch whether it arrives."""
+        self.replay(request, number)
+        self._stranded.add(number)
+
+    def has_arrived(self, number: int) -> bool:
+        """Return whether a request of ``replay_stranded`` got as far as the downloader."""
+        return number not in self._stranded
+
+    def give_up(self, number: int) -> None:
+        """End a pending request that is not under way."""
+        self.journal.end(number)
+
+    def scheduled(self, request: Request) -> None:
+        """A request is about to be scheduled; the duplicate filter may be asked next, see ``judged``."""
+        parent = self._resolve(request)
+        unit = self._claim(request)
+        if not request.dont_filter:
+            # If a handler of the signal drops it nothing follows: it is settled when idle.
+            self._scheduling = (request, unit, parent)
+        elif unit is None:
+            self._add(request, None, parent)
+        else:
+            self._enqueued(unit)
+
+    def judged(self, request: Request, key: bytes | None, *, seen: bool) -> bool:
+        """The duplicate filter has judged *request*; return whether it passes.
+
+        Raises:
+            StoreError: the journal could not be read.
+        """
+        scheduling, self._scheduling = self._scheduling, None
+        if scheduling is not None and scheduling[0] is request:
+            _, unit, parent = scheduling
+        else:
+            unit, parent = self._claim(request), None
+        if unit is None:
+            if not seen:
+                self._add(request, key, parent)
+            return not seen
+        if seen and not self._passes_own_mark(unit, key):
+            # It was redirected to a page that another unit has: its own way ends here.
+            self.exhausted(unit)
+            return False
+        if not seen and key is not None:
+            self._own(unit, key)
+        self._enqueued(unit)
+        return True
+
+    def started(self, request: Request) -> None:
+        """A request is at the downloader."""
+        number = self._number(request)
+        if number is None:
+            return
+        unit = self._active.get(number)
+        if unit is None:
+            if number in self.journal:
+                self._active[number] = Unit(number, request, Phase.DOWNLOADING)
+                self._stranded.discard(number)
+        elif unit.phase is Phase.QUEUED:
+            unit.phase, unit.request = Phase.DOWNLOADING, request
+
+    def gave_up(self, request: Request, *, failed: bool) -> None:
+        """The downloader has given a request up.
+
+        Args:
+            failed: it was not dropped on purpose.
+        """
+        unit = self._unit(request)
+        # A copy that a middleware downloads by itself says nothing of the unit.
+        if unit is None or unit.phase is not Phase.DOWNLOADING or unit.request is not request:
+            return
+        unit.phase, unit.failed = Phase.FAILED, failed
+        if request.errback is None:
+            self.exhausted(unit)
+
+    def delivered(self, response: Response) -> None:
+        """A response goes to the spider."""
+        request = response.request
+        unit = self._unit(request) if request is not None else None
+        if unit is not None and unit.phase is Phase.DOWNLOADING:
+            unit.phase = Phase.DELIVERED
+            self._responses[response] = unit
+
+    def of(self, response: Any) -> Unit | None:
+        """Return the unit of a response that was delivered."""
+        return self._responses.get(response) if response is not None else None
+
+    def gave_request(self, unit: Unit, request: Request) -> None:
+        """The output of a callback has a request in it."""
+        times = self._awaited[id(request)][2] if id(request) in self._awaited else 0
+        self._awaited[id(request)] = (request, unit, times + 1)
+        unit.requests += 1
+        unit.output += 1
+
+    def gave_item(self, unit: Unit) -> None:
+        """The output of a callback has an item in it."""
+        unit.items += 1
+        unit.output += 1
+
+    def item_left(self, response: Any) -> None:
+        """An item has left the pipelines."""
+        unit = self.of(response)
+        if unit is not None and unit.items:
+            unit.items -= 1
+            self._consider(unit)
+
+    def exhausted(self, unit: Unit) -> None:
+        """The callback has no more output."""
+        unit.exhausted = True
+        self._consider(unit)
+
+    def settle(self) -> bool:
+        """End what is complete, and return whether there was anything. To be called in a turn of its own,
+        before a commit."""
+        ended = False
+        while self._candidates:
+            candidates, self._candidates = self._candidates, set()
+            for unit in candidates:
+                if unit.complete and self._active.get(unit.number) is unit:
+                    self._end(unit)
+                    ended = True
+        return ended
+
+    def settle_all(self, *, closing: bool) -> None:
+        """End everything under way, since nothing is any more: idle, or at the end of the crawl.
+
+        Args:
+            closing: the scheduler may still hold requests; what a callback did not finish is asked again.
+        """
+        self.settle()
+        for unit in sorted(self._active.values(), key=lambda unit: not unit.held):
+            if unit.phase is Phase.QUEUED and closing:
+                # In the scheduler, or dropped on the way: if its queue does not have it, the journal does.
+                continue
+            if unit.phase is Phase.DELIVERED and closing and not unit.exhausted:
+                unit.again = True
+            elif not unit.again:
+                unit.exhausted = True
+                unit.requests = unit.items = 0
+                self._candidates.add(unit)
+        self._awaited.clear()
+        self.settle()
+
+    @property
+    def num_active(self) -> int:
+        """Pending requests of the journal that are under way."""
+        return sum(not unit.held for unit in self._active.values())
+
+    def is_active(self, number: int) -> bool:
+        return number in self._active
+
+    def in_memory(self) -> list[Request]:
+        """Return the requests that are scheduled and cannot be written."""
+        return [unit.request for unit in self._active.values() if unit.held and unit.phase is Phase.QUEUED]
+
+    def again(self) -> list[int]:
+        """Return the numbers of the units that the next run has to ask again."""
+        return sorted(
+            unit.number for unit in self._active.values() if not unit.held and unit.phase is not Phase.QUEUED
+        )
+
+    def _mark(self, number: int) -> str:
+        return f"{self.journal.token}:{number}"
+
+    def _number(self, request: Request) -> int | None:
+        mark = request.meta.get(META_UNIT)
+        if isinstance(mark, str) and mark.startswith(self.journal.token + ":"):
+            return int(mark[len(self.journal.token) + 1 :])
+        return None
+
+    def _unit(self, request: Request) -> Unit | None:
+        number = self._number(request)
+        return self._active.get(number) if number is not None else None
+
+    def _claim(self, request: Request) -> Unit | None:
+        """Return the unit that *request* continues; a copied mark is taken off."""
+        if META_UNIT not in request.meta:
+            return None
+        number = self._number(request)
+        if number is not None and number in self._replayed:
+            self._replayed.discard(number)
+            unit = self._active[number] = Unit(number, request, Phase.QUEUED)
+            return unit
+        found = self._active.get(number) if number is not None else None
+        if found is not None and found.phase is Phase.DOWNLOADING:
+            found.phase, found.request = Phase.QUEUED, request
+            return found
+        del request.meta[META_UNIT]
+        return None
+
+    def _enqueued(self, unit: Unit) -> None:
+        """The scheduler has it, and the journal knows it: no need to keep it here."""
+        if not unit.held:
+            del self._active[unit.number]
+
+    def _resolve(self, request: Request) -> Unit | None:
+        """Return the unit whose output *request* is, and take it as scheduled."""
+        awaited = self._awaited.pop(id(request), None)
+        if awaited is None:
+            return None
+        _, parent, times = awaited
+        if times > 1:
+            self._awaited[id(request)] = (request, parent, times - 1)
+        parent.requests -= 1
+        self._consider(parent)
+        return parent
+
+    def _consider(self, unit: Unit) -> None:
+        # Not ended here: what it depends on may be in the middle of this turn.
+        if unit.complete:
+            self._candidates.add(unit)
+            self.on_complete()
+
+    def _add(self, request: Request, key: bytes | None, parent: Unit | None) -> None:
+        number = self.journal.next_number()
+        request.meta[META_UNIT] = self._mark(number)
+        try:
+            data = self._serialize(request)
+        except Exception:
+            # Whatever pickle and the request's own methods raise. The parent stands for it: it is not done
+            # before this one is, and replayed it gives this request again.
+            self._hold(Unit(number, request, Phase.QUEUED), key, parent)
+            return
+        self.journal.add(Record(number, key, self._spider, data))
+
+    def _hold(self, unit: Unit, key: bytes | None, parent: Unit | None) -> None:
+        self.num_unserializable += 1
+        unit.held, unit.parent = True, parent
+        if parent is not None:
+            parent.holding += 1
+        if key is not None:
+            self._own(unit, key)
+        self._active[unit.number] = unit
+
+    def _own(self, unit: Unit, key: bytes) -> None:
+        if unit.held:
+            self._seen.hold(key)
+            unit.keys.append(key)
+        else:
+            self.journal.own(unit.number, key)
+
+    def _passes_own_mark(self, unit: Unit, key: bytes | None) -> bool:
+        # Marks of this run are no matter of a replay: ``redirects`` judges those.
+        if key is None or unit.number >= self.journal.first or key in unit.passed:
+            return False
+        unit.passed.add(key)
+        return self.journal.owns(unit.number, key)
+
+    def _end(self, unit: Unit) -> None:
+        if unit.held:
+            for key in unit.keys:
+                self._seen.release(key)
+            if unit.parent is not None:
+                unit.parent.holding -= 1
+                self._candidates.add(unit.parent)
+        elif unit.failed and self._retry_failed:
+            keys = self.journal.keys_of(unit.number)
+            for key in keys:
+                self._seen.forget(key)
+            if self._seen.store is None:
+                # A filter alone cannot forget: it stays pending, and passes its own mark in the next run.
+                unit.again = True
+                return
+            self.journal.end(unit.number, failed=True)
+        else:
+            self.journal.end(unit.number)
+        del self._active[unit.number]

@@ -1,0 +1,200 @@
+"""How does a crawl start without waiting a second for its imports? A process has made them, and forks.
+
+``crawls`` starts that process, and gives a function that starts crawls: each is ``Going``.
+
+``python forking.py`` reads orders from its standard input, a line of JSON each, until that is closed:
+``folder`` to work in, ``job`` as ``crawling.running`` writes it, ``log`` for what it prints, ``pid`` and
+``code``, the files that say which process it is and, when it has ended, how. The crawl is a process
+group of its own, and a whole process: only its imports are older than it. Another process waits for
+it, and ends it if it takes too long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import killspiders
+
+# What a crawl would import itself.
+import scrapy.core.downloader.handlers.http11
+import scrapy.extensions.feedexport
+import scrapy.pqueues
+import scrapy.spiders.crawl
+import scrapy.squeues
+import twisted.internet.asyncioreactor
+from crawling import Crawl
+from mocksite import child
+from scrapy.crawler import CrawlerProcess
+from scrapy.exceptions import ScrapyDeprecationWarning
+from scrapy.utils.misc import load_object
+
+import scrapy_bloomdupe.addon
+import scrapy_bloomdupe.stores.lmdb
+
+# Seconds; many times what a run takes on a slow machine.
+TIMEOUT = 60.0
+
+# Seconds; a crawl that nobody ends is killed then.
+LIMIT = 120
+
+IMPORTED = [
+    killspiders,
+    scrapy.core.downloader.handlers.http11,
+    scrapy.extensions.feedexport,
+    scrapy.pqueues,
+    scrapy.spiders.crawl,
+    scrapy.squeues,
+    twisted.internet.asyncioreactor,
+    scrapy_bloomdupe.addon,
+    scrapy_bloomdupe.stores.lmdb,
+]
+
+
+@contextmanager
+def crawls(folder: Path) -> Iterator[Callable[..., Going]]:
+    """Give a function that starts crawls."""
+    command = [sys.executable, str(Path(__file__).resolve())]
+    started: list[Going] = []
+    with child(command, folder, stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+
+        def start(where: Path, job: dict[str, Any]) -> Going:
+            number = len(started) + 1
+            path = {what: str(where / f"{what}-{number}") for what in ("job", "log", "pid", "code", "result")}
+            Path(path["job"]).write_text(json.dumps({**job, "result": path.pop("result")}))
+            process.stdin.write(json.dumps({"folder": str(where), **path}) + "\n")
+            process.stdin.flush()
+            started.append(Going(where, number))
+            return started[-1]
+
+        try:
+            yield start
+        finally:
+            for going in started:
+                going.kill()
+
+
+class Going:
+    """A run that is under way."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._folder = folder
+        self._number = number
+        wait_until(lambda: self._file("pid").exists(), "process")
+        self.pid = int(self._file("pid").read_text())
+
+    def send(self, signum: int) -> None:
+        if not self.ended():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
+
+    def kill(self) -> None:
+        """As ``kill -9`` does, whatever it has started with it."""
+        if not self.ended():
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def ended(self) -> bool:
+        return self._file("code").exists()
+
+    def log(self) -> str:
+        return self._file("log").read_text(errors="replace") if self._file("log").exists() else ""
+
+    def finish(self) -> Crawl:
+        """Wait for the end; what takes too long is killed, and fails."""
+        try:
+            wait_until(self.ended, "end")
+        except AssertionError as exc:
+            self.kill()
+            raise AssertionError(f"{exc}:\n{self.log()[-5000:]}") from None
+        result = self._file("result")
+        stats = json.loads(result.read_text())["stats"] if result.exists() else {}
+        return Crawl(int(self._file("code").read_text()), self.log(), stats, [])
+
+    def _file(self, what: str) -> Path:
+        return self._folder / f"{what}-{self._number}"
+
+
+def wait_until(happened: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not happened():
+        assert time.monotonic() < deadline, f"no {what} in {TIMEOUT} s"
+        time.sleep(0.003)
+
+
+def serve() -> int:
+    """The process that forks."""
+    # A crawl installs the one that it asks for.
+    assert "twisted.internet.reactor" not in sys.modules
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while line := sys.stdin.readline():
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            return keep(json.loads(line))
+    return 0
+
+
+def keep(order: dict[str, Any]) -> int:
+    """Start one crawl and wait for its end."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        return crawl(order)
+    _write(order["pid"], pid)
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(LIMIT)
+    try:
+        _, status = os.waitpid(pid, 0)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    _write(order["code"], os.waitstatus_to_exitcode(status))
+    os._exit(0)
+
+
+def crawl(order: dict[str, Any]) -> int:
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for ours, its in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(ours, its)
+    os.chdir(order["folder"])
+    job = json.loads(Path(order["job"]).read_text())
+    # Turned into exceptions, which Scrapy logs: no test would see a warning.
+    warnings.simplefilter("error", ScrapyDeprecationWarning)
+    if job["prepare"]:
+        load_object(job["prepare"])()
+    process = CrawlerProcess(job["settings"])
+    crawler = process.create_crawler(load_object(job["spider"]))
+    process.crawl(crawler, **job["arguments"])
+    process.start()
+    # What this crawl had no room for, its stats have.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    result = {"stats": crawler.stats.get_stats() if crawler.stats else {}}
+    Path(job["result"]).write_text(json.dumps(result, default=str))
+    return int(process.bootstrap_failed)
+
+
+def _write(path: str, number: int) -> None:
+    # Whoever finds the file finds the number in it.
+    Path(f"{path}.new").write_text(str(number))
+    os.replace(f"{path}.new", path)  # noqa: PTH105
+
+
+def _too_long(*args: object) -> None:
+    raise TimeoutError
+
+
+if __name__ == "__main__":
+    sys.exit(serve())
