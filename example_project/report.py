@@ -26,7 +26,7 @@ MEANINGS = {
     ),
     "bloomdupe/replayed": "requests that a killed run had pending, asked again from the journal",
     "bloomdupe/pending": "requests scheduled and not finished when the run ended",
-    "bloomdupe/done": "requests finished, those of earlier runs included",
+    "bloomdupe/done": "requests finished by this run, their items and links with them",
     "bloomdupe/keys": "what the filter knows now, earlier runs included",
     "bloomdupe/filter_bytes": "size of the Bloom filter, a memory-mapped file",
 }

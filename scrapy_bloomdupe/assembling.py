@@ -26,7 +26,7 @@ from scrapy_bloomdupe.statefiles import (
     write_rules_file,
 )
 from scrapy_bloomdupe.stores.base import Store
-from scrapy_bloomdupe.stores.environment import Environment, verify
+from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 from scrapy_bloomdupe.stores.memory import MemoryStore
 
@@ -38,7 +38,7 @@ JOURNAL_MARK = "journal"
 _WALKED_AFTER_KILL = 4_000_000
 _WALKED_AFTER_CHANGE = 100_000_000
 # A crawl looks twice, before and after Scrapy opens its own queue. By path: the time of change.
-_verified: dict[Path, int] = {}
+_walked: dict[Path, int] = {}
 
 
 def is_absent(directory: Path) -> bool:
@@ -209,15 +209,12 @@ def _open_environment(path: Path, filter: BloomFilter, lock: DirectoryLock) -> E
             f"{filter.path} belongs to {what} {path.name}, which is not there; put it back, or move "
             f"{directory} aside (and Scrapy's own queue beside it) to start anew. Nothing was changed"
         )
-    if _is_suspect(path, filter, lock) and _verified.get(path) != path.stat().st_mtime_ns:
-        if problems := verify(path):
-            raise StateCorrupt(
-                f"{path}: {problems[0]}; the file was left as it is. Restore it from a copy, or move its "
-                "directory aside to start anew"
-            )
-        _verified[path] = path.stat().st_mtime_ns
-    environment = Environment.open(path)
+    changed = path.stat().st_mtime_ns
+    walk = _is_suspect(path, filter, lock) and _walked.get(path) != changed
+    environment = Environment.open(path, walk=walk)
     try:
+        if walk:
+            _walked[path] = changed
         filter_id, _ = read_meta(environment)
         if filter_id != filter.filter_id:
             raise StateCorrupt(

@@ -276,6 +276,8 @@ class BloomDupeFilter(RFPDupeFilter):
             return None
         check = self._queue
         state.notices += check.notices
+        for remark in check.remarks:
+            logger.info(remark, extra={"spider": self._watch.spider})
         if check.recovered:
             state.recovered["queue"] = 1
         state.notices += adopt(self._crawler, state.journal, self._asked.key, check.queue)

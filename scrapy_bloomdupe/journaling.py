@@ -79,6 +79,7 @@ class Journaling:
         self._queue = queue
         self._sync = sync
         self._feeds: Feeds | None = None
+        self._done_before = journal.num_done
         self._starts: dict[int, tuple[Request, bytes]] = {}
         self.failed = False
         dump = partial(requestbytes.dump, spider=spider)
@@ -88,7 +89,7 @@ class Journaling:
         self.resumption = Resumption(self.units, journal, spider, load, whole=whole)
         # What is in Scrapy's queue now.
         self._queued = 0 if whole or journal.seal is None else len(journal) - len(journal.seal.again)
-        if len(journal) and whole:
+        if len(journal) and whole and not journal.is_new:
             logger.warning(
                 report.replaying(len(journal), state.directory, was_clean=journal.seal is not None),
                 extra={"spider": spider},
@@ -112,7 +113,7 @@ class Journaling:
     def publish(self) -> None:
         """Set the figures of the journal."""
         self._watch.set(stats.PENDING, len(self._journal))
-        self._watch.set(stats.DONE, self._journal.num_done)
+        self._watch.set(stats.DONE, self._journal.num_done - self._done_before)
         if self._journal.num_failed:
             self._watch.set(stats.FAILED, self._journal.num_failed)
         if self.resumption.num_replayed:

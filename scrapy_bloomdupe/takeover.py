@@ -40,12 +40,14 @@ class QueueCheck:
         trusted: it holds what the last run left pending.
         recovered: it was moved aside, and the journal has what was in it.
         notices: sentences that a person should read.
+        remarks: sentences that explain what a person may find.
     """
 
     queue: Path | None = None
     trusted: bool = False
     recovered: bool = False
     notices: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
 
 def check_queue(jobdir: Path | None, directory: Path) -> QueueCheck:
@@ -88,7 +90,7 @@ def _judge(check: QueueCheck, *, has_journal: bool, sealed: str | None) -> None:
     elif has_journal:
         aside = requestqueue.move_aside(queue)
         check.recovered = True
-        check.notices.append(report.queue_aside(queue, aside))
+        check.remarks.append(report.queue_aside(queue, aside))
     elif requestqueue.is_closed_in_order(queue):
         requestqueue.put_for_adoption(queue)
     else:

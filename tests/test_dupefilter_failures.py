@@ -186,7 +186,7 @@ def test_a_failed_sync_is_counted_and_told_once(opened: Opened, caplog: pytest.L
     ours, counted = opened
     ours._committer._syncer = Failing()  # type: ignore[assignment]
     for _ in range(3):
-        ours._committer._commit()
+        ours._committer._tick()
     assert 3 == counted.get_value(stats.ERROR_SYNC)
     (warning,) = warnings_in(caplog)
     assert "power loss" in warning

@@ -62,16 +62,27 @@ def test_one_line_of_settings_crawls_the_whole_shop(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_crawl_stopped_by_one_ctrl_c_goes_on_and_fetches_the_rest(tmp_path: Path) -> None:
+def test_a_crawl_that_is_stopped_and_then_killed_goes_on_and_misses_nothing(tmp_path: Path) -> None:
     done = run_lesson(tmp_path, "s02_resume")
     counts = count(SHOP)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "All as it must be." in done.stdout
     assert columns(done.stdout, "finish_reason")[:2] == ["shutdown", "finished"]
-    first, second = map(int, columns(done.stdout, "downloader/request_count")[:2])
-    assert 0 < first < counts.addresses
-    assert 0 < second < counts.addresses
-    assert columns(done.stdout, "of these asked for too often") == ["0", "0", "ok"]
+    stopped, last = map(int, columns(done.stdout, "downloader/request_count")[:2])
+    killed, after, twice = (
+        int(columns(done.stdout, what)[-1])
+        for what in ("pages fetched until the kill", "pages fetched after it", "pages fetched twice")
+    )
+    assert 0 < stopped < killed < counts.addresses
+    assert last <= after
+    assert killed + after == counts.answers.total() + twice
+    # What was under way, and some pages whose end was not yet written.
+    assert twice < counts.addresses / 4
+    pending, replayed = (
+        int(columns(done.stdout, what)[place])
+        for what, place in (("pending requests found after it", -1), ("bloomdupe/replayed", 1))
+    )
+    assert 0 < pending == replayed <= after
     assert list(tmp_path.iterdir()) == []
 
 

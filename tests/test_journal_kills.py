@@ -14,7 +14,7 @@ import pytest
 from killing import BARE, CONCURRENCY, EXACT, KILLS, PAGES, SEEDS, STOCK, Job, jobs
 from killsite import ROOTS, Tree
 
-# What is under way is fetched again: in the downloader up to CONCURRENCY requests, nearly all of them answered
+# What is under way is fetched again: up to CONCURRENCY requests in the downloader, nearly all answered
 # by a site this fast, and one or two pages with the spider. One answer may have come since the last commit.
 REPEATS_PER_KILL = CONCURRENCY + 2 + 1
 

@@ -20,7 +20,7 @@ from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.opening import open_existing, open_or_create, open_temporary
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.statefiles import locate
-from scrapy_bloomdupe.stores.lmdb import LmdbStore
+from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.syncing import Syncer
 
 IDENTITY = {"fingerprinter": "scrapy.Old", "canary": "1" * 40}
@@ -135,11 +135,11 @@ def test_a_store_that_fails_at_close_leaves_the_state_unclean_and_closed(
     state = open_or_create(tmp_path, OPTIONS)
     state.seen.check_and_add(key(1))
 
-    def failing(self: LmdbStore) -> None:
+    def failing(self: Environment) -> None:
         raise StoreError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LmdbStore, "flush", failing)
+        patch.setattr(Environment, "commit", failing)
         with pytest.raises(StoreError, match="No space left on device"):
             state.close()
     state.close()

@@ -64,7 +64,7 @@ def mix(directory: Path) -> None:
             lambda path: (path / "seen.lmdb").write_bytes(b""),
             "seen.lmdb: the file is empty; the file was left",
         ),
-        (lambda path: (path / "seen.lmdb").write_bytes(b"x" * 9999), "seen.lmdb: LMDB says"),
+        (lambda path: (path / "seen.lmdb").write_bytes(b"x" * 9999), "seen.lmdb: not an LMDB data file"),
         (lambda path: (path / "seen.bloom").write_bytes(b""), "seen.bloom: the file has 0 bytes"),
         (cut_filter, "seen.bloom: the file has 8000 bytes"),
         (mix, "files of two seen-sets were mixed. Put the right file back, or run `bloomdupe rebuild"),
@@ -149,6 +149,7 @@ def test_a_full_disk_at_the_start_is_an_error_and_the_next_start_works(
 
 
 _DIE_AT = """
+import scrapy_bloomdupe.assembling as assembling
 import scrapy_bloomdupe.opening as opening
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.identity import StateOptions
@@ -160,8 +161,8 @@ def die(*args, **kwargs):
 
 place, name = {
     "filter": (BloomFilter, "create"),
-    "store": (opening, "LmdbStore"),
-    "meta": (opening, "write_meta"),
+    "store": (assembling, "LmdbStore"),
+    "meta": (assembling, "write_meta"),
     "name": (BloomFilter, "rename"),
 }[sys.argv[1]]
 setattr(place, name, die)

@@ -34,8 +34,10 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
     value = eval(shown)
     if name == "BLOOMDUPE_DIR":
         assert value == read().directory
-    elif name == "BLOOMDUPE_DRY_RUN":
-        assert value == read().dry_run
+    elif name in ("BLOOMDUPE_DRY_RUN", "BLOOMDUPE_RETRY_FAILED", "BLOOMDUPE_SYNC"):
+        assert value == getattr(read(), name.removeprefix("BLOOMDUPE_").lower())
+    elif name == "BLOOMDUPE_JOURNAL":
+        assert value == read(JOBDIR="job").options.journal
     elif name in ("BLOOMDUPE_PRESET", "BLOOMDUPE_RULES", "BLOOMDUPE_RULE_FILES"):
         assert not value
         assert settings.read_rules(Settings()) is None
@@ -111,6 +113,9 @@ def test_none_means_the_default(name: str) -> None:
         ("BLOOMDUPE_SCHEME", ["murmur3"], "murmur3"),
         ("BLOOMDUPE_ON_MISMATCH", "delete", "'error' or 'new'"),
         ("BLOOMDUPE_DIR", 5, "a path, or None"),
+        ("BLOOMDUPE_JOURNAL", "maybe", "True or False"),
+        ("BLOOMDUPE_RETRY_FAILED", 3, "True or False"),
+        ("BLOOMDUPE_SYNC", "always", "'normal' or 'full'"),
     ],
 )
 def test_a_wrong_value_is_refused_with_the_name_the_value_and_what_the_setting_takes(
@@ -144,6 +149,28 @@ def test_the_state_lies_in_the_job_directory_unless_it_has_one_of_its_own(tmp_pa
     assert Path("job/bloomdupe") == read(JOBDIR="job", BLOOMDUPE_DIR="").directory
 
 
+def test_a_journal_is_kept_wherever_a_state_is_kept_unless_it_is_switched_off() -> None:
+    assert read(JOBDIR="job").options.journal
+    assert read(BLOOMDUPE_DIR="seen").options.journal
+    assert read(JOBDIR="job", BLOOMDUPE_STORE=None).options.journal
+    assert not read(JOBDIR="job", BLOOMDUPE_JOURNAL=False).options.journal
+    # Temporary files are gone when the crawl ends.
+    assert not read(BLOOMDUPE_JOURNAL=True).options.journal
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [(True, True), ("True", True), ("1", True), (1, True), (False, False), ("false", False), ("0", False)],
+)
+def test_a_flag_is_read_as_scrapy_reads_it(written: Any, expected: bool) -> None:
+    assert expected is read(BLOOMDUPE_RETRY_FAILED=written).retry_failed
+    assert expected is read(JOBDIR="job", BLOOMDUPE_JOURNAL=written).options.journal
+
+
+def test_every_commit_is_brought_to_the_disk_on_request() -> None:
+    assert ("normal", "full") == (read().sync, read(BLOOMDUPE_SYNC="full").sync)
+
+
 def test_without_a_store_the_default_rate_is_a_thousand_times_better_and_an_asked_one_holds() -> None:
     assert 1e-6 == read(BLOOMDUPE_STORE=None).options.error_rate
     assert 0.01 == read(BLOOMDUPE_STORE=None, BLOOMDUPE_ERROR_RATE="0.01").options.error_rate
@@ -164,4 +191,4 @@ def test_every_verdict_has_a_stat_and_no_stat_has_two_names() -> None:
     assert len(stats.ALL) == len(set(stats.ALL))
     assert all(name.startswith("bloomdupe/") for name in stats.ALL)
     constants = {value for name, value in vars(stats).items() if name.isupper() and isinstance(value, str)}
-    assert constants - {stats.PREFIX, stats.ERROR, stats.RULE} <= set(stats.ALL)
+    assert constants - {stats.PREFIX, stats.ERROR, stats.RULE, stats.RECOVERED} <= set(stats.ALL)

@@ -74,8 +74,13 @@ class Environment:
         return cls._open(path, map_size, readonly=False)
 
     @classmethod
-    def open(cls, path: Path, *, map_size: int = INITIAL_MAP_SIZE, readonly: bool = False) -> Environment:
+    def open(
+        cls, path: Path, *, map_size: int = INITIAL_MAP_SIZE, readonly: bool = False, walk: bool = False
+    ) -> Environment:
         """Open what is there.
+
+        Args:
+            walk: look at every page before, see ``verify``: a torn one can end the process that reads it.
 
         Raises:
             StateNotFound: nothing is there.
@@ -89,6 +94,8 @@ class Environment:
         if path.stat().st_size == 0:
             # LMDB takes an empty file for a new one: all keys would be gone without a word.
             raise _corrupt(path, "the file is empty")
+        if walk and (problems := verify(path)):
+            raise _corrupt(path, problems[0])
         self = cls._open(path, max(map_size, path.stat().st_size + _HEADROOM), readonly=readonly)
         try:
             self._check_length()

@@ -1,12 +1,15 @@
-"""Lesson 2: how do you stop a crawl and go on later? With a job directory, as always in Scrapy.
+"""Lesson 2: how do you stop a crawl, or have it killed, and go on later? With a job directory, as always.
 
-Scrapy keeps the requests that still wait in JOBDIR/requests.queue, the filter keeps what was seen
-in JOBDIR/bloomdupe/. One Ctrl-C, and the crawl finishes what is under way and closes. The same
-command again goes on: nothing is missing and nothing is fetched twice. (Press Ctrl-C once. A second
-one means "at once", and Scrapy then forgets the waiting requests.)
+The filter keeps in JOBDIR/bloomdupe/ what was seen and, in the same file and the same transactions, which
+requests are pending: its journal. One Ctrl-C, and the crawl finishes what is under way and closes; the
+same command again goes on, from Scrapy's own queue. After `kill -9`, a second Ctrl-C or a full disk that
+queue is not to be trusted: the same command again asks the pending requests from the journal. Nothing is
+missing; what was under way at the kill is fetched twice.
 
     scrapy crawl s02_resume -a shop=http://127.0.0.1:PORT/ -s JOBDIR=job
+    bloomdupe pending job
     python run.py s02_resume
+    python run.py s02_resume --stock
 """
 
 from shop_crawl.follow_all import FollowAll
