@@ -83,7 +83,8 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         if name is not None:
             path = directory / name
             fresh = not path.exists() or path.stat().st_size == 0
-            environment = Environment.create(path) if fresh else Environment.open(path)
+            sync = options.sync
+            environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)
         filter = BloomFilter.create(  # noqa: A001
             unfinished,
             capacity=options.capacity,
@@ -117,10 +118,13 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
     return state
 
 
-def assemble(directory: Path, lock: DirectoryLock, *, journal: bool | None = None) -> State:
+def assemble(
+    directory: Path, lock: DirectoryLock, *, journal: bool | None = None, sync: bool = False
+) -> State:
     """Open the parts that are there; nothing is written.
 
     Args:
+        sync: see ``Environment.open``.
         journal: whether ``attach_journal`` will be called.
 
     Raises:
@@ -133,7 +137,7 @@ def assemble(directory: Path, lock: DirectoryLock, *, journal: bool | None = Non
         exact = filter.identity.get("store") == "lmdb"
         name = STORE_NAME if exact else filter.identity.get(JOURNAL_MARK)
         if name is not None:
-            environment = _open_environment(directory / name, filter, lock)
+            environment = _open_environment(directory / name, filter, lock, sync=sync)
             if exact:
                 store = _store(environment, journal=bool(journal))
     except BaseException:
@@ -161,7 +165,7 @@ def last_seal(directory: Path, lock: DirectoryLock) -> tuple[bool, Seal | None]:
         state.release_files(clean=False)
 
 
-def attach_journal(state: State, *, wanted: bool) -> None:
+def attach_journal(state: State, *, wanted: bool, sync: bool = False) -> None:
     """Open or make the journal of a state, or make sure that it is not needed.
 
     Raises:
@@ -171,7 +175,7 @@ def attach_journal(state: State, *, wanted: bool) -> None:
     where = _journal_name(state.filter.identity.get("store"))
     has_one = JOURNAL_MARK in state.filter.identity
     if wanted:
-        environment = state.environment or _create_journal(state.directory, state.filter)
+        environment = state.environment or _create_journal(state.directory, state.filter, sync=sync)
         try:
             state.attach(Journal(environment), environment)
         except BaseException:
@@ -201,7 +205,13 @@ def _journal_name(store: str | None) -> str:
     return STORE_NAME if store == "lmdb" else JOURNAL_NAME
 
 
-def _open_environment(path: Path, filter: BloomFilter, lock: DirectoryLock) -> Environment:  # noqa: A002
+def _open_environment(
+    path: Path,
+    filter: BloomFilter,  # noqa: A002
+    lock: DirectoryLock,
+    *,
+    sync: bool,
+) -> Environment:
     directory = path.parent
     what = "an exact store" if path.name == STORE_NAME else "a journal of pending requests"
     if not path.exists():
@@ -211,7 +221,7 @@ def _open_environment(path: Path, filter: BloomFilter, lock: DirectoryLock) -> E
         )
     changed = path.stat().st_mtime_ns
     walk = _is_suspect(path, filter, lock) and _walked.get(path) != changed
-    environment = Environment.open(path, walk=walk)
+    environment = Environment.open(path, walk=walk, sync=sync)
     try:
         if walk:
             _walked[path] = changed
@@ -241,10 +251,10 @@ def _is_suspect(path: Path, filter: BloomFilter, lock: DirectoryLock) -> bool:  
     return not lock.same_boot or size <= _WALKED_AFTER_KILL
 
 
-def _create_journal(directory: Path, filter: BloomFilter) -> Environment:  # noqa: A002
+def _create_journal(directory: Path, filter: BloomFilter, *, sync: bool) -> Environment:  # noqa: A002
     path = directory / JOURNAL_NAME
     fresh = not path.exists() or path.stat().st_size == 0
-    environment = Environment.create(path) if fresh else Environment.open(path)
+    environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)
     try:
         write_meta(environment, filter.filter_id, filter.identity)
     except BaseException:

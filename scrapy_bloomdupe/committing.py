@@ -32,16 +32,12 @@ class Committer:
 
     Args:
         journaling: with a journal a failure is the last one, and ends the crawl.
-        sync: bring every group to the disk when it is written.
     """
 
-    def __init__(
-        self, state: State, watch: Watch, journaling: Journaling | None = None, *, sync: bool = False
-    ) -> None:
+    def __init__(self, state: State, watch: Watch, journaling: Journaling | None = None) -> None:
         self._state = state
         self._watch = watch
         self._journaling = journaling
-        self._sync = sync
         self._wait = self._backoff = 0
         self._seconds = 0.0
         self._not_before = 0.0
@@ -97,8 +93,6 @@ class Committer:
             if ended:
                 journaling.prepare()
             if self._state.flush():
-                if self._sync:
-                    self._state.sync()
                 now = time.perf_counter()
                 self._not_before = now + min(_INTERVAL, _LEAST_PAUSE * (now - started))
                 self._seconds += now - started
@@ -113,11 +107,7 @@ class Committer:
         if self._wait > 0:
             self._wait -= 1
             return
-        if self._watch.attempt(stats.ERROR_COMMIT, self._flush):
+        if self._watch.attempt(stats.ERROR_COMMIT, self._state.flush):
             self._backoff = 0
         else:
             self._wait = self._backoff = min(_MAX_BACKOFF, 2 * self._backoff + 1)
-
-    def _flush(self) -> None:
-        if self._state.flush() and self._sync:
-            self._state.sync()

@@ -253,7 +253,7 @@ class BloomDupeFilter(RFPDupeFilter):
             state.close(write=False)
             raise
         self._state = state
-        self._committer = Committer(state, self._watch, self._journaling, sync=read.sync == "full")
+        self._committer = Committer(state, self._watch, self._journaling)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
         self._watch.set(stats.OPEN_SECONDS, round(state.open_seconds, 6))
         self._tell(state)
@@ -289,7 +289,7 @@ class BloomDupeFilter(RFPDupeFilter):
             queue=check.queue,
             trusted=check.trusted,
             retry_failed=read.retry_failed,
-            sync=read.sync == "full",
+            sync=read.options.sync,
         )
 
     def _tell(self, state: State) -> None:

@@ -7,12 +7,16 @@ end of a crawl (S3, FTP, compressed feeds) is lost with the process, whatever a 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy.extensions.feedexport import FeedExporter, FileFeedStorage
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+
+# Formats with an item per line.
+_LINES = ("jsonlines", "jsonl", "jl", "csv")
 
 
 class Feeds:
@@ -38,6 +42,25 @@ class Feeds:
             if sync and _is_safe(slot):
                 os.fsync(file.fileno())
 
+    def mend(self) -> list[str]:
+        """End the last line of the local files that items will be appended to, if it was torn, and return
+        their URIs: else the first item would become part of it.
+
+        Raises:
+            OSError: a file could not be read or written.
+        """
+        mended = []
+        for slot in self._slots():
+            storage = slot.storage
+            if slot.format not in _LINES or not _is_safe(slot) or storage.write_mode != "ab":
+                continue
+            path = Path(storage.path)
+            if path.is_file() and path.stat().st_size and not _ends_a_line(path):
+                with path.open("ab") as file:
+                    file.write(b"\n")
+                mended.append(slot.uri)
+        return mended
+
     def unsafe(self) -> list[str]:
         """Return the URIs of feeds whose items are lost with the process."""
         return [slot.uri for slot in self._slots() if not _is_safe(slot)]
@@ -52,6 +75,12 @@ class Feeds:
 
     def _slots(self) -> list[Any]:
         return self._exporter.slots if self._exporter is not None else []
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
 
 
 def _is_safe(slot: Any) -> bool:

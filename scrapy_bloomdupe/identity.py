@@ -26,6 +26,7 @@ class StateOptions:
         rules: digest of each rule by name, to name those that changed.
         on_mismatch: ``error``, or ``new``: move a state of another meaning aside and start anew.
         explicit: names of the attributes that somebody asked for; the others give way to the file.
+        sync: bring every commit to the disk.
         journal: whether to keep a journal of pending requests; None: leave one that is there as it is.
     """
 
@@ -39,6 +40,7 @@ class StateOptions:
     explicit: frozenset[str] = frozenset()
     rules: Mapping[str, str] = field(default_factory=dict)
     journal: bool | None = None
+    sync: bool = False
 
     def with_identity(self, identity: Mapping[str, str], rules: Mapping[str, str]) -> StateOptions:
         """Return the same options for keys of this meaning."""

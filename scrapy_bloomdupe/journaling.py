@@ -177,6 +177,8 @@ class Journaling:
 
     def _spider_opened(self, spider: Spider) -> None:
         self._feeds = Feeds(self._crawler)
+        if mended := self._feeds.mend():
+            logger.warning(report.mended_feeds(mended), extra={"spider": spider})
         if unsafe := self._feeds.unsafe():
             logger.warning(report.unsafe_feeds(unsafe), extra={"spider": spider})
         if self._journal.num_done and (overwriting := self._feeds.overwriting()):

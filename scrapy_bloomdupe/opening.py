@@ -92,11 +92,11 @@ def _remove(directory: Path, pid: int) -> None:
 
 
 def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> State:
-    state = assemble(directory, lock, journal=options.journal)
+    state = assemble(directory, lock, journal=options.journal, sync=options.sync)
     try:
         state.notices += compare(state.filter, options)
         if options.journal is not None:
-            attach_journal(state, wanted=options.journal)
+            attach_journal(state, wanted=options.journal, sync=options.sync)
         state.filter.begin()
         _adopt(state, options)
         recover(state)

@@ -173,6 +173,14 @@ def unsafe_feeds(uris: Sequence[str]) -> str:
     )
 
 
+def mended_feeds(uris: Sequence[str]) -> str:
+    """Return the notice of feeds whose last line was torn."""
+    return (
+        f"The last line of these feeds was torn, and was ended: {', '.join(uris)}. It is no whole item; its "
+        "page is asked again"
+    )
+
+
 def overwriting_feeds(uris: Sequence[str]) -> str:
     """Return the notice of feeds that a resumed crawl has emptied."""
     return (

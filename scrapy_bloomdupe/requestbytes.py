@@ -74,6 +74,9 @@ class _Placeholder:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
+    def __call__(self, *args: Any, **kwargs: Any) -> _Placeholder:
+        return self
+
     def __setstate__(self, state: Any) -> None:
         pass
 

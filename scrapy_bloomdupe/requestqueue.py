@@ -6,6 +6,7 @@ after anything else they are torn. A queue that is not trusted is moved aside, n
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
@@ -110,8 +111,13 @@ def adopted(crawler: Crawler, queue: Path) -> Iterator[Request]:
         )
         assert crawler.spider is not None
         scheduler.open(crawler.spider)
-        while scheduler.has_pending_requests() and (request := scheduler.next_request()) is not None:
-            yield request
+        try:
+            while scheduler.has_pending_requests() and (request := scheduler.next_request()) is not None:
+                yield request
+        finally:
+            # It has files open; those that are torn cannot be closed in order.
+            with contextlib.suppress(Exception):
+                scheduler.close("")
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 

@@ -62,7 +62,9 @@ class Resumption:
                 self.num_replayed += 1
                 yield request
         for record in self._journal.records(failed=True):
-            if (request := self._restore(record)) is not None:
+            # What cannot be restored, or is of another spider, stays where it is.
+            request, _ = self._load_record(record)
+            if request is not None:
                 # They were forgotten: a new request, unless somebody has found it in between.
                 request.meta.pop(META_UNIT, None)
                 self.num_replayed += 1
@@ -125,17 +127,22 @@ class Resumption:
                     yield record
 
     def _restore(self, record: Record) -> Request | None:
-        if record.damaged:
-            problem = "its record is damaged"
-        elif record.spider != self._spider.name:
+        request, problem = self._load_record(record)
+        if problem:
+            self.num_unreadable += 1
+            self._stuck.add(record.number)
+            logger.error(report.unreadable(record, problem), extra={"spider": self._spider})
+        elif request is None:
             self.num_foreign += 1
-            return None
-        else:
-            try:
-                return self._load(record.request)
-            except Exception as exc:
-                problem = f"{type(exc).__name__}: {exc}"
-        self.num_unreadable += 1
-        self._stuck.add(record.number)
-        logger.error(report.unreadable(record, problem), extra={"spider": self._spider})
-        return None
+        return request
+
+    def _load_record(self, record: Record) -> tuple[Request | None, str]:
+        """Return the request, or what is wrong with it; neither: it is of another spider."""
+        if record.damaged:
+            return None, "its record is damaged"
+        if record.spider != self._spider.name:
+            return None, ""
+        try:
+            return self._load(record.request), ""
+        except Exception as exc:
+            return None, f"{type(exc).__name__}: {exc}"

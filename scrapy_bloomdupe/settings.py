@@ -173,14 +173,12 @@ class BloomdupeSettings:
         options: what the seen-set shall be like, without the meaning of its keys.
         dry_run: rules only count what they would have merged.
         retry_failed: requests that ended in failure are kept for the next run.
-        sync: ``full``: bring every commit to the disk before the crawl goes on; else now and then.
     """
 
     directory: Path | None
     options: StateOptions
     dry_run: bool
     retry_failed: bool
-    sync: str
 
 
 def read(source: SettingsSource) -> BloomdupeSettings:
@@ -205,6 +203,7 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         store=store,
         on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
         explicit=frozenset(name.removeprefix("BLOOMDUPE_").lower() for name in values),
+        sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
         journal=directory is not None and values.get("BLOOMDUPE_JOURNAL", DEFAULT_JOURNAL),
     )
     return BloomdupeSettings(
@@ -212,7 +211,6 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         options,
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
-        sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC),
     )
 
 

@@ -56,7 +56,7 @@ class Watch:
         self._said.add(where)
         return True
 
-    def attempt(self, where: str, function: Callable[[], None]) -> bool:
+    def attempt(self, where: str, function: Callable[[], object]) -> bool:
         """Call *function* and return whether it did not fail; a failure is counted at *where*."""
         try:
             function()

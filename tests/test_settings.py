@@ -168,7 +168,7 @@ def test_a_flag_is_read_as_scrapy_reads_it(written: Any, expected: bool) -> None
 
 
 def test_every_commit_is_brought_to_the_disk_on_request() -> None:
-    assert ("normal", "full") == (read().sync, read(BLOOMDUPE_SYNC="full").sync)
+    assert (False, True) == (read().options.sync, read(BLOOMDUPE_SYNC="full").options.sync)
 
 
 def test_without_a_store_the_default_rate_is_a_thousand_times_better_and_an_asked_one_holds() -> None:

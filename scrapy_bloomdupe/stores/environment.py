@@ -62,8 +62,11 @@ class Environment:
         self._page_size = env.stat()["psize"]
 
     @classmethod
-    def create(cls, path: Path, *, map_size: int = INITIAL_MAP_SIZE) -> Environment:
+    def create(cls, path: Path, *, map_size: int = INITIAL_MAP_SIZE, sync: bool = False) -> Environment:
         """Make a new, empty file.
+
+        Args:
+            sync: see ``open``.
 
         Raises:
             StateExists: something is at *path*.
@@ -71,15 +74,23 @@ class Environment:
         """
         if path.exists() and (not path.is_file() or path.stat().st_size):
             raise StateExists(17, f"{path} exists and is not overwritten; move it aside first")
-        return cls._open(path, map_size, readonly=False)
+        return cls._open(path, map_size, readonly=False, sync=sync)
 
     @classmethod
     def open(
-        cls, path: Path, *, map_size: int = INITIAL_MAP_SIZE, readonly: bool = False, walk: bool = False
+        cls,
+        path: Path,
+        *,
+        map_size: int = INITIAL_MAP_SIZE,
+        readonly: bool = False,
+        walk: bool = False,
+        sync: bool = False,
     ) -> Environment:
         """Open what is there.
 
         Args:
+            sync: bring every commit to the disk, in an order that keeps the file whole if the machine goes
+                down; a few milliseconds each. Else the file can be torn by that, not by ``kill -9``.
             walk: look at every page before, see ``verify``: a torn one can end the process that reads it.
 
         Raises:
@@ -96,7 +107,7 @@ class Environment:
             raise _corrupt(path, "the file is empty")
         if walk and (problems := verify(path)):
             raise _corrupt(path, problems[0])
-        self = cls._open(path, max(map_size, path.stat().st_size + _HEADROOM), readonly=readonly)
+        self = cls._open(path, max(map_size, path.stat().st_size + _HEADROOM), readonly=readonly, sync=sync)
         try:
             self._check_length()
         except BaseException:
@@ -105,7 +116,7 @@ class Environment:
         return self
 
     @classmethod
-    def _open(cls, path: Path, map_size: int, *, readonly: bool) -> Environment:
+    def _open(cls, path: Path, map_size: int, *, readonly: bool, sync: bool) -> Environment:
         try:
             env = lmdb.open(
                 # As bytes: a path need not be UTF-8.
@@ -114,8 +125,8 @@ class Environment:
                 subdir=False,
                 readonly=readonly,
                 create=not readonly,
-                sync=False,
-                metasync=False,
+                sync=sync,
+                metasync=sync,
                 readahead=False,
                 max_dbs=_MAX_DATABASES,
                 max_spare_txns=2,
