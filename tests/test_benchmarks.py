@@ -37,3 +37,10 @@ def test_the_rules_benchmark_measures_steps_and_rules_beside_w3lib(tmp_path: Pat
     assert isinstance(found, dict)
     assert 4 == len(found)
     assert all(figures["us"] > 0 for figures in found.values())
+
+
+def test_the_pending_benchmark_goes_on_with_few_and_many_requests(tmp_path: Path) -> None:
+    found = _run("pending.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert ["1,000 pending", "2,000 pending"] == list(found)
+    assert all(figures["first"] > 0 for figures in found.values())
