@@ -37,3 +37,10 @@ def test_the_rules_benchmark_measures_steps_and_rules_beside_w3lib(tmp_path: Pat
     assert isinstance(found, dict)
     assert 4 == len(found)
     assert all(figures["us"] > 0 for figures in found.values())
+
+
+def test_the_fingerprints_benchmark_compares_the_keys_of_seven_kinds_of_links(tmp_path: Path) -> None:
+    found = _run("fingerprints.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert 7 == len(found)
+    assert all(figures["here"] > 0 for figures in found.values())
