@@ -35,7 +35,7 @@ def test_the_layouts_benchmark_measures_every_layout_and_scheme(tmp_path: Path) 
 def test_the_rules_benchmark_measures_steps_and_rules_beside_w3lib(tmp_path: Path) -> None:
     found = _run("rules.py", tmp_path)["found"]
     assert isinstance(found, dict)
-    assert 4 == len(found)
+    assert 6 == len(found)
     assert all(figures["us"] > 0 for figures in found.values())
 
 

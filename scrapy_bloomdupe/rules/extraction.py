@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.rules.presets import load_callable
@@ -26,27 +27,28 @@ class Untrusted(Exception):
     """There is a value where the id should be, and it is refused: by its pattern or its length."""
 
 
-class Page(NamedTuple):
+@dataclass(frozen=True)
+class Page:
     """A URL as rules see it: parsed, escapes in their normal form.
 
     Attributes:
         url: the whole.
         parts: None: no URL with an authority.
         host: without port, user, and a dot at its end.
-        params: raw names and values of the query, an ``amp;`` of twice escaped HTML taken off.
+        normal: the whole with its fragment, after the steps ``parse`` and ``percent``; None: no URL at all.
     """
 
     url: str
     parts: Parts | None
     host: str
-    params: tuple[tuple[str, str], ...]
+    normal: str | None
 
-
-def params_of(parts: Parts | None) -> tuple[tuple[str, str], ...]:
-    """Return the raw parameters of a URL."""
-    if parts is None or not parts.query:
-        return ()
-    return tuple((name.removeprefix("amp;"), value) for name, value in pairs(parts.query))
+    @cached_property
+    def params(self) -> tuple[tuple[str, str], ...]:
+        """Raw names and values of the query, an ``amp;`` of twice escaped HTML taken off."""
+        if self.parts is None or not self.parts.query:
+            return ()
+        return tuple((name.removeprefix("amp;"), value) for name, value in pairs(self.parts.query))
 
 
 class Extractor:
