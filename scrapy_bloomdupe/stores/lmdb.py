@@ -6,7 +6,7 @@ LMDB because it is ordered (search by bisection), opens at once at any size, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from scrapy_bloomdupe.errors import StoreError
 from scrapy_bloomdupe.stores.environment import Environment, Transaction
@@ -50,6 +50,16 @@ class LmdbStore:
             # If this fails the next try comes when as many again are waiting, not with every key.
             self._next_commit = 2 * len(self._waiting)
             self.flush()
+
+    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+        return [self.add(key) for key in keys]
+
+    def put_many(self, keys: Sequence[bytes]) -> None:
+        if keys and all(1 <= len(key) <= MAX_KEY_SIZE for key in keys):
+            self._waiting.update(keys)
+            keys = keys[-1:]  # one that is put looks whether the group is full
+        for key in keys:
+            self.put(key)
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._waiting or self.environment.read(self._database, key) is not None
