@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.rules.presets import load_callable
@@ -27,7 +25,6 @@ class Untrusted(Exception):
     """There is a value where the id should be, and it is refused: by its pattern or its length."""
 
 
-@dataclass(frozen=True)
 class Page:
     """A URL as rules see it: parsed, escapes in their normal form.
 
@@ -38,17 +35,23 @@ class Page:
         normal: the whole with its fragment, after the steps ``parse`` and ``percent``; None: no URL at all.
     """
 
-    url: str
-    parts: Parts | None
-    host: str
-    normal: str | None
+    __slots__ = ("_params", "host", "normal", "parts", "url")
 
-    @cached_property
+    def __init__(self, url: str, parts: Parts | None, host: str, normal: str | None) -> None:
+        self.url = url
+        self.parts = parts
+        self.host = host
+        self.normal = normal
+        self._params: tuple[tuple[str, str], ...] | None = None
+
+    @property
     def params(self) -> tuple[tuple[str, str], ...]:
         """Raw names and values of the query, an ``amp;`` of twice escaped HTML taken off."""
-        if self.parts is None or not self.parts.query:
-            return ()
-        return tuple((name.removeprefix("amp;"), value) for name, value in pairs(self.parts.query))
+        if self._params is None:
+            query = self.parts.query if self.parts is not None else None
+            found = pairs(query) if query else ()
+            self._params = tuple([(name.removeprefix("amp;"), value) for name, value in found])
+        return self._params
 
 
 class Extractor:

@@ -183,7 +183,11 @@ class RuleSet:
         missed: str | None = None
 
         def by_url(action: str, rule: str | None, fetched: str, missed: str | None) -> Decision:
-            key = _key("url", (canonical.of_parsed(url, page.normal, page.parts),))
+            if page.normal is not None and canonical.names == self._bare.names:
+                form = page.url
+            else:
+                form = canonical.of_parsed(url, page.normal, page.parts)
+            key = _key("url", (form,))
             return Decision(action, key, rule, fetched, missed=missed, steps_by=steps_by)
 
         for position in self._index.candidates(page.host):
