@@ -14,6 +14,7 @@ from scrapy import Request
 
 import scrapy_bloomdupe.settings as settings
 from scrapy_bloomdupe.canary import canary_requests
+from scrapy_bloomdupe.fastprint import fast_way_of
 from scrapy_bloomdupe.hashing import as_key
 from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
 
@@ -49,6 +50,7 @@ class RequestKeys:
     ) -> None:
         self.rules = rules
         self._fingerprinter = fingerprinter
+        self._fast_fingerprint = fast_way_of(fingerprinter)
         self._spider = spider
         # By object: the middleware, the filter and the log ask for the same request; a copy of it is
         # another one, whatever its meta says.
@@ -74,7 +76,8 @@ class RequestKeys:
 
     def fingerprint(self, request: Request) -> bytes:
         """Return the 20 bytes of the project's fingerprint, whatever the rules say."""
-        return as_key(self._fingerprinter.fingerprint(request))
+        fast = self._fast_fingerprint(request)
+        return fast if fast is not None else as_key(self._fingerprinter.fingerprint(request))
 
     def decide(self, request: Request) -> Decision | None:
         """Return what the rules say of *request*; None: nothing, its fingerprint is its key.

@@ -35,7 +35,7 @@ def test_the_layouts_benchmark_measures_every_layout_and_scheme(tmp_path: Path) 
 def test_the_rules_benchmark_measures_steps_and_rules_beside_w3lib(tmp_path: Path) -> None:
     found = _run("rules.py", tmp_path)["found"]
     assert isinstance(found, dict)
-    assert 4 == len(found)
+    assert 6 == len(found)
     assert all(figures["us"] > 0 for figures in found.values())
 
 
@@ -44,3 +44,10 @@ def test_the_pending_benchmark_goes_on_with_few_and_many_requests(tmp_path: Path
     assert isinstance(found, dict)
     assert ["1,000 pending", "2,000 pending"] == list(found)
     assert all(figures["first"] > 0 for figures in found.values())
+
+
+def test_the_fingerprints_benchmark_compares_the_keys_of_seven_kinds_of_links(tmp_path: Path) -> None:
+    found = _run("fingerprints.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert 7 == len(found)
+    assert all(figures["here"] > 0 for figures in found.values())

@@ -112,6 +112,24 @@ def test_a_key_of_1_to_511_bytes_is_kept_whole(store: Store, size: int) -> None:
     assert [False] * 3 == [one[:-1] + b"x" in store for one in keys]
 
 
+def test_many_at_once_have_the_answers_of_one_by_one(store: Store) -> None:
+    keys = [key(number % 40) for number in range(100)]
+    store.add(key(3))
+    expected = [number < 40 and number != 3 for number in range(100)]
+    assert expected[:15] == store.add_many(keys[:15])
+    assert expected[15:] == store.add_many(keys[15:])
+    assert 40 == store.count()
+    assert [] == store.add_many([])
+
+
+def test_many_are_put_at_once(store: Store) -> None:
+    store.put_many([])
+    assert 0 == store.count()
+    store.put_many([key(number % 30) for number in range(60)])
+    store.put_many((key(31),))
+    assert sorted(key(number) for number in (*range(30), 31)) == sorted(store.iter_keys())
+
+
 def test_it_may_be_closed_twice(store: Store) -> None:
     store.add(key(1))
     store.close()
@@ -122,8 +140,8 @@ def test_it_may_be_closed_twice(store: Store) -> None:
     st.sampled_from(KINDS),
     st.lists(
         st.tuples(
-            st.sampled_from(["add", "put", "contains", "flush", "count", "iter"]),
-            st.binary(min_size=1, max_size=3) | st.binary(min_size=1, max_size=511),
+            st.sampled_from(["add", "put", "many", "contains", "flush", "count", "iter"]),
+            st.binary(min_size=1, max_size=3) | st.binary(min_size=1, max_size=255),
         ),
         max_size=40,
     ),
@@ -138,6 +156,10 @@ def test_it_does_what_a_set_does(kind: str, steps: list[tuple[str, bytes]]) -> N
             elif step == "put":
                 store.put(one)
                 model.add(one)
+            elif step == "many":
+                store.put_many([one])
+                assert [False, one + one not in model] == store.add_many([one, one + one])
+                model |= {one, one + one}
             elif step == "contains":
                 assert (one in model) is (one in store)
             elif step == "flush":
