@@ -139,7 +139,7 @@ class BloomDupeFilter(RFPDupeFilter):
             key = self._asked.key(request)
         except Exception as exc:
             self._watch.failed(stats.ERROR_KEY, exc, request)
-            return False
+            return self._journal(request, None, seen=False)
         if key is None:
             self._watch.count(stats.KEPT)
             if decision is not None:

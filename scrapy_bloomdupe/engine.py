@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import scrapy
 from scrapy import signals
 from scrapy.exceptions import CloseSpider
+from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 
@@ -120,6 +121,13 @@ def call_soon(function: Callable[[], None]) -> None:
         later(0, function)
     else:
         call_later(0, function)
+
+
+async def next_turn() -> None:
+    """Return in a later turn of the crawl's loop."""
+    turn: Deferred[None] = Deferred()
+    call_soon(lambda: turn.callback(None))
+    await maybe_deferred_to_future(turn)
 
 
 class Repeater:

@@ -81,7 +81,7 @@ class Journaling:
         self._feeds: Feeds | None = None
         self._done_before = journal.num_done
         self._starts: dict[int, tuple[Request, bytes]] = {}
-        self.failed = False
+        self.failed = self.closed = False
         dump = partial(requestbytes.dump, spider=spider)
         self.units = Units(journal, state.seen, spider.name, dump, retry_failed=retry_failed)
         whole = journal.seal is None or not trusted
@@ -136,6 +136,7 @@ class Journaling:
         Raises:
             OSError: a feed could not be written.
         """
+        self.closed = True
         extra = {"spider": self._crawler.spider}
         for request in (in_memory := self.units.in_memory())[:5]:
             logger.warning(report.in_memory(request), extra=extra)

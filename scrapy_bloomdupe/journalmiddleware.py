@@ -44,6 +44,10 @@ def attach(crawler: Crawler) -> None:
         ) from exc
 
 
+# Requests put back in one turn of the loop: some milliseconds.
+_BATCH = 20
+
+
 class JournalMiddleware:
     """Tells the journal what becomes of requests; a spider and a downloader middleware in one.
 
@@ -66,8 +70,13 @@ class JournalMiddleware:
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         journaling = self._journaling
         if journaling is not None:
-            for request in journaling.resumption.requests():
+            for count, request in enumerate(journaling.resumption.requests(), start=1):
                 yield request
+                if count % _BATCH == 0:
+                    # Scrapy takes them as fast as they come; the crawl has to go on meanwhile.
+                    await engine.next_turn()
+                if journaling.closed:
+                    return
         async for output in start:
             if journaling is None or not isinstance(output, Request) or journaling.start(output):
                 yield output

@@ -122,7 +122,7 @@ def adopt(
         for request in requestqueue.adopted(crawler, place):
             number = journal.next_number()
             request.meta[META_UNIT] = f"{journal.token}:{number}"
-            key = None if request.dont_filter else key_of(request)
+            key = None if request.dont_filter else _key_or_none(key_of, request)
             journal.add(Record(number, key, spider.name, requestbytes.dump(request, spider)))
             count += 1
             if count % _CHUNK == 0:
@@ -136,3 +136,11 @@ def adopt(
     aside = requestqueue.move_aside(place)
     logger.info(report.adopted(count, aside), extra={"spider": spider})
     return [report.queue_unreadable(place, aside, problem)] if problem else []
+
+
+def _key_or_none(key_of: Callable[[Request], bytes | None], request: Request) -> bytes | None:
+    try:
+        return key_of(request)
+    except Exception:
+        # Of the project's fingerprinter; the filter lets such a request pass, and counts it.
+        return None
