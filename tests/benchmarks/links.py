@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+import plots
 from dupefilters import BASE, VARIANTS, Opened, Variant
 from links_mix import Links, links
 from links_report import NEW_AS_SEEN, SEEN_AS_NEW, report
@@ -122,9 +123,7 @@ def main() -> None:
     result = {"links": count, "rounds": rounds, "machine": machine(), "found": found, "judged": judged}
     write_json(arguments.json, {**result, "missing": missing})
     if arguments.plots:
-        import plots
-
-        plots.links(arguments.plots, found)
+        plots.draw("links", arguments.plots, found)
     if problems := errors(judged, variants):
         sys.exit(f"verdicts that are not Scrapy's: {'; '.join(problems)}")
     print("\nNo verdict differs from Scrapy's but those of Bloom filters above.")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import plots
 from measure import (
     anonymous_bytes,
     arguments_of,
@@ -250,9 +251,7 @@ def main() -> None:
     print(f"\n{targets_table(targets(sizes, found))}")
     write_json(arguments.json, {"sizes": sizes, "machine": machine(), "found": found, "missing": gone})
     if arguments.plots:
-        import plots
-
-        plots.memory(arguments.plots, found)
+        plots.draw("memory", arguments.plots, found)
 
 
 if __name__ == "__main__":

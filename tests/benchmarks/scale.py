@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import plots
 from measure import arguments_of, disk_bytes, in_child, machine, medians, table, targets_table, write_json
 from scale_paper import paper
 
@@ -170,9 +171,7 @@ def main() -> None:
     print(table(rows))
     write_json(arguments.json, {"error_rate": RATE, "machine": machine(), "found": found, "paper": rows})
     if arguments.plots:
-        import plots
-
-        plots.scale(arguments.plots, found)
+        plots.draw("scale", arguments.plots, found)
 
 
 if __name__ == "__main__":

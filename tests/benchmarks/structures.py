@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import plots
 from measure import (
     NOT_INSTALLED,
     Turns,
@@ -214,9 +215,7 @@ def main() -> None:
     result = {"keys": num_keys, "error_rate": rate, "rounds": rounds, "machine": machine(), "found": found}
     write_json(arguments.json, result)
     if arguments.plots:
-        import plots
-
-        plots.structures(arguments.plots, found)
+        plots.draw("structures", arguments.plots, found)
 
 
 if __name__ == "__main__":
