@@ -107,9 +107,15 @@ class Opened:
     """A duplicate filter that is open, of a crawler that does not crawl."""
 
     def __init__(self, variant: Variant, folder: Path, server: Server | None) -> None:
-        self.crawler = get_crawler(Spider, settings_dict=variant.all_settings(folder, server))
+        # Nothing is downloaded; the handlers would look for a running reactor.
+        settings = {"DOWNLOAD_HANDLERS": dict.fromkeys(_SCHEMES), **variant.all_settings(folder, server)}
+        self.crawler = get_crawler(Spider, settings_dict=settings)
         self.spider = self.crawler.spider = Spider("links")
         self.spider.crawler = self.crawler
+        journal = bool(variant.settings.get("BLOOMDUPE_JOURNAL"))
+        if journal:
+            # The journal is for crawls: without an engine there is none. This one does not run.
+            self.crawler.engine = self.crawler._create_engine()
         made = load_object(variant.dupefilter)
         self.dupefilter = made.from_crawler(self.crawler)
         if variant.server:
@@ -120,9 +126,13 @@ class Opened:
                 # The server makes room for all bits when the last one is set: not on the clock.
                 self.dupefilter.server.setbit(self.dupefilter.key, self.dupefilter.bf.m - 1, 0)
         self.dupefilter.open()
+        if journal and getattr(self.dupefilter, "_journaling", None) is None:
+            raise RuntimeError("the journal is not at work, so there is nothing to measure")
         committer = getattr(self.dupefilter, "_committer", None)
-        #: Ten times a second in a crawl: write what waits.
-        self.commit: Callable[[], object] = committer._commit if committer is not None else lambda: None
+        #: What the clock does in a crawl, ten times a second or more often: write what waits.
+        self.commit: Callable[[], object] = getattr(committer, "_tick", None) or getattr(
+            committer, "_commit", lambda: None
+        )
 
     def ask(self, requests: list[Request], *, commit: bool) -> list[bool]:
         """Return a verdict for each; *commit*: then write what waits."""
@@ -141,4 +151,5 @@ class Opened:
         gc.collect()
 
 
+_SCHEMES = ("data", "file", "ftp", "http", "https", "s3")
 _numbers = itertools.count(1)
