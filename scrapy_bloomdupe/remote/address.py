@@ -38,7 +38,7 @@ OPTIONS = (
 )
 _NUMBERS = ("connect_timeout", "timeout")
 _SCHEMES = {
-    scheme + form: (form[1:] or "single", scheme.endswith("s"))
+    scheme + form: (form[1:] or "single", scheme in ("rediss", "valkeys"))
     for scheme in ("redis", "rediss", "valkey", "valkeys")
     for form in ("", "+sentinel", "+cluster")
 }
