@@ -129,8 +129,8 @@ def first_bitmap(epoch: bytes, capacity: int, error_rate: float, num_shards: int
     if size.num_bits > MAX_PAGES * PAGE_BITS:
         least = num_shards_for(capacity, error_rate) + 1
         raise ConfigurationError(
-            f"shards={num_shards} are too few for capacity={capacity:,} at error_rate={error_rate:g}: a string "
-            f"holds 512 MiB at most; take shards={max(least, num_shards + 1)} or more"
+            f"shards={num_shards} are too few for capacity={capacity:,} at error_rate={error_rate:g}: a "
+            f"string holds 512 MiB at most; take shards={max(least, num_shards + 1)} or more"
         )
     return make_layer(epoch, size)
 

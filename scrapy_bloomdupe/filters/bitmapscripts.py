@@ -128,8 +128,8 @@ return redis.call('GETRANGE', KEYS[1], 0, 63)
 """
 )
 
-#: Add a layer to a shard. KEYS: the newest one and the new one. ARGV: the fixed part of the newest, the header
-#: of the new one and its size in bytes. Returns as ``CHECK``: {0}, {1, 1} or {2, 1}.
+#: Add a layer to a shard. KEYS: the newest one and the new one. ARGV: the fixed part of the newest, the
+#: header of the new one and its size in bytes. Returns as ``CHECK``: {0}, {1, 1} or {2, 1}.
 GROW = Script(
     """
 local header = redis.call('GETRANGE', KEYS[1], 0, 63)

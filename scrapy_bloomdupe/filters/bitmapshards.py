@@ -1,4 +1,4 @@
-"""Which layers has each shard of a filter in bitmaps, as far as this process was told? Read, made and grown here.
+"""Which layers has each shard of a filter in bitmaps? They are read, made and grown here.
 
 The encoding stands in ``bitmaps``, what the server does in ``bitmapscripts``. Not here: keys.
 """
@@ -136,7 +136,8 @@ def layer_infos(server: Server, shards: Sequence[Shard]) -> tuple[LayerInfo, ...
                 error_rate=layers[0].error_rate,
                 num_keys=sum(counts),
                 fill=bits / num_bits,
-                rate=sum(layer.rate_at(count) for layer, count in zip(layers, counts, strict=True)) / len(layers),
+                rate=sum(layer.rate_at(count) for layer, count in zip(layers, counts, strict=True))
+                / len(layers),
             )
         )
     return tuple(infos)

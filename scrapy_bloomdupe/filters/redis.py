@@ -1,4 +1,4 @@
-"""Which of the two filters on a Redis or Valkey server is it? The one that is there, else the best it can do."""
+"""Which of the two filters on a server is it? The one that is there, else the best that it can do."""
 
 from __future__ import annotations
 

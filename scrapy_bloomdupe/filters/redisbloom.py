@@ -1,8 +1,8 @@
 """Was this key possibly seen, on any machine? RedisBloom's filter, where the server has the module loaded.
 
 The module's commands make a filter of 100 keys when there is none (``BF.ADD``, "creates the key if it does
-not exist"). Here it is made by ``BF.RESERVE`` alone, and every batch looks first whether it is there. It hashes
-with a public seed; what it gets are digests under the secret in the meta key.
+not exist"). Here it is made by ``BF.RESERVE`` alone, and every batch looks first whether it is there. It
+hashes with a public seed; what it gets are digests under the secret in the meta key.
 
 Past its capacity the module adds filters of its own, twice as large and with half the rate (``EXPANSION``).
 """
@@ -122,9 +122,7 @@ class RedisBloomFilter(RemoteFilter):
 
     def rate(self) -> float:
         """Return the expected false-positive rate of the whole, from the counts that are known, 0 to 1."""
-        rates = [
-            sizing.combined_error_rate([layer.rate for layer in self._layers(count)]) for count in self._counts
-        ]
+        rates = [_rate(self._layers(count)) for count in self._counts]
         return sum(rates) / len(rates)
 
     def info(self) -> FilterInfo:
@@ -209,7 +207,7 @@ class RedisBloomFilter(RemoteFilter):
                 len(layers),
                 count * whole,
                 self._limits[number] * whole,
-                sizing.combined_error_rate([layer.rate for layer in layers]),
+                _rate(layers),
                 None,
             )
         if self.on_growth is not None:
@@ -261,6 +259,10 @@ class RedisBloomFilter(RemoteFilter):
             self._limits = [sum(layer.capacity for layer in self._layers(count)) for count in counts]
 
 
+def _rate(layers: list[LayerInfo]) -> float:
+    return sizing.combined_error_rate([layer.rate for layer in layers])
+
+
 def _figures(answer: Any) -> dict[str, int]:
     """Return what ``BF.INFO`` says; redis-py gives it as a list, or as an object of its own."""
     if isinstance(answer, Mapping):
@@ -269,4 +271,6 @@ def _figures(answer: Any) -> dict[str, int]:
         pairs = list(zip(answer[::2], answer[1::2], strict=True))
     else:
         return {}
-    return {(name.decode() if isinstance(name, bytes) else str(name)): int(value or 0) for name, value in pairs}
+    return {
+        (name.decode() if isinstance(name, bytes) else str(name)): int(value or 0) for name, value in pairs
+    }

@@ -123,7 +123,8 @@ def parse(url: str) -> Address:
             service, _, path = path.strip("/").partition("/")
         number = options.pop("db", "") if form == "unix" else options.pop("db", path.strip("/"))
         db = int(number or 0)
-        found = tuple(_host(part, _PORTS[form]) for part in hosts.split(",") if part) if form != "unix" else ()
+        names = [] if form == "unix" else [part for part in hosts.split(",") if part]
+        found = tuple(_host(part, _PORTS[form]) for part in names)
         numbers = {option: float(options.pop(option)) for option in _NUMBERS if option in options}
         failures = int(options.pop("failures", 3))
     except ValueError as exc:

@@ -84,8 +84,6 @@ class Breaker:
 
     def allows(self) -> bool:
         """Return whether to ask. After True the caller reports ``succeeded`` or ``failed``."""
-        if self._state is Circuit.CLOSED:
-            return True
         with self._lock:
             if self._state is Circuit.CLOSED:
                 return True

@@ -122,8 +122,10 @@ class Server:
         if len(calls) == 1:
             return [self._guarded(lambda: self._script(script, calls[0], slow))]
         if self.is_cluster:
-            return self._guarded(lambda: self._scattered(script, calls, slow))
-        return self._guarded(lambda: self._piped(script, calls, slow))
+            found: list[Any] = self._guarded(lambda: self._scattered(script, calls, slow))
+        else:
+            found = self._guarded(lambda: self._piped(script, calls, slow))
+        return found
 
     def scan(self, pattern: str, count: int) -> list[bytes]:
         """Return the names of all keys that match *pattern*, some perhaps twice.

@@ -1,4 +1,4 @@
-"""How is something waited for that knows no time limit of its own? In a thread, which is left behind if it hangs."""
+"""How is something waited for that knows no time limit? In a thread, which is left behind if it hangs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 _Job = tuple[Callable[[], Any], "queue.SimpleQueue[tuple[Any, BaseException | None]]"]
 
 
-class Overdue(Exception):  # noqa: N818
+class Overdue(Exception):
     """No result in time. The work goes on, and nobody learns how it ends."""
 
 

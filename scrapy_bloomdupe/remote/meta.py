@@ -185,6 +185,6 @@ def compare(where: str, found: Meta, wanted: Mapping[str, Any]) -> None:
         made = found.kind if name == "kind" else found.params.get(name)
         if value is not None and made != value:
             raise StateMismatch(
-                f"{where} was made with {name}={made!r}, settings ask for {value!r}; take {made!r}, use another "
-                "BLOOMDUPE_KEY, or run `bloomdupe clear` on it to start anew"
+                f"{where} was made with {name}={made!r}, settings ask for {value!r}; take {made!r}, use "
+                "another BLOOMDUPE_KEY, or run `bloomdupe clear` on it to start anew"
             )

@@ -1,7 +1,7 @@
 """Was this key certainly seen, on any machine? Whole keys in sets on a Redis or Valkey server.
 
-A set is 84 bytes of the server's memory for each key of 20 bytes, measured; a filter before it saves questions and no
-memory. Keys are kept as they are, in one set, or in several that lie on the nodes of a Cluster.
+Keys are kept as they are, in one set, or in several that lie on the nodes of a Cluster. Exact, and dear: a
+filter before it saves questions, and none of the server's memory.
 """
 
 from __future__ import annotations
@@ -66,14 +66,19 @@ return {0}
 class RedisStore:
     """An exact store in sets on a server; the contract is ``stores.base.Store``. Made by ``open``.
 
-    Any thread may use it. What it took is on the server at once; ``flush`` has nothing to do. Every question raises
-    RemoteError, which is a StoreError, when the server did not answer it.
+    Any thread may use it. What it took is on the server at once. Every question raises RemoteError, which is
+    a StoreError, when the server did not answer it.
     """
 
     kind = "set"
 
     def __init__(
-        self, server: Server, prefix: str, shards: int, required: int | None, identity: Mapping[str, str] | None
+        self,
+        server: Server,
+        prefix: str,
+        shards: int,
+        required: int | None,
+        identity: Mapping[str, str] | None,
     ) -> None:
         self.server = server
         self._view: tuple[bytes, list[str]] = b"", []

@@ -1,14 +1,15 @@
 """Was this key certainly seen, on any machine? Whole keys in a table of a database that SQLAlchemy speaks to.
 
-PostgreSQL and SQLite take a batch in one statement that says which keys were new (``INSERT ... ON CONFLICT DO NOTHING
-RETURNING``); any other database gets the keys one by one, each in a savepoint. Both let exactly one of several
-workers have a new key: the primary key decides.
+PostgreSQL and SQLite take a batch in one statement that says which keys were new (``INSERT ... ON CONFLICT DO
+NOTHING RETURNING``); any other database gets the keys one by one, each in a savepoint. Either way exactly one
+of several workers gets a new key: the primary key decides.
 
 Not here: the tables (``sqltables``), engines and time limits (``sqlengine``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import secrets
@@ -37,7 +38,8 @@ _CHUNK = 10_000
 class SqlStore:
     """An exact store in a database; the contract is ``stores.base.Store``. Made by ``open``.
 
-    Any thread may use it. Every call is a transaction of its own: what it took is in the database when it returns.
+    Any thread may use it. Every call is a transaction of its own: what it took is in the database when it
+    returns.
     """
 
     def __init__(self, database: Database, table: str, namespace: str) -> None:
@@ -49,7 +51,8 @@ class SqlStore:
         self._id = 0
         self._epoch = b""
         self._identity: Mapping[str, str] = {}
-        self._at_once = database.returns_new
+        self._all_at_once: Any = None
+        self._some_at_once: Any = None
         self.was_created = False
 
     @classmethod
@@ -82,7 +85,8 @@ class SqlStore:
         """
         if not 1 <= len(namespace) <= MAX_NAMESPACE_SIZE:
             raise ConfigurationError(
-                f"namespace={namespace!r} has {len(namespace)} letters, a store takes 1 to {MAX_NAMESPACE_SIZE}"
+                f"namespace={namespace!r} has {len(namespace)} letters, a store takes 1 to "
+                f"{MAX_NAMESPACE_SIZE}"
             )
         self = cls(Database(url, timeout=timeout, failures=failures), table, namespace)
         self._identity = dict(identity or {})
@@ -157,7 +161,7 @@ class SqlStore:
         unique = sorted(set(self._checked(keys)))
         if not unique:
             return []
-        new = self._run(lambda to: self._insert(to, unique))
+        new = self._run(lambda to: self._insert(to, unique), single=self._all_at_once is not None)
         found = []
         for key in keys:
             found.append(key in new)
@@ -252,29 +256,48 @@ class SqlStore:
         if last is not None:
             asked = asked.where(seen.c.key > last)
         asked = asked.order_by(seen.c.key).limit(_CHUNK)
-        return self._run(lambda to: [bytes(key) for key in to.execute(asked).scalars()], slow=True)
+        found: list[bytes] = self._run(
+            lambda to: [bytes(key) for key in to.execute(asked).scalars()], slow=True
+        )
+        return found
 
     def _insert(self, to: Connection, keys: list[bytes]) -> set[bytes]:
         """Insert *keys*, which are all different and in order; return the new ones."""
-        seen = self._tables.seen
+        if self._all_at_once is not None:
+            return {bytes(key) for key in to.execute(self._all_at_once, {"keys": keys}).scalars()}
         rows = [{"namespace_id": self._id, "key": key} for key in keys]
+        if self._some_at_once is not None:
+            return {bytes(key) for key in to.execute(self._some_at_once, rows).scalars()}
         new: set[bytes] = set()
-        if self._at_once is None:
-            for row in rows:
-                try:
-                    with to.begin_nested():
-                        to.execute(seen.insert(), row)
-                except self._sql.exc.IntegrityError:
-                    continue
-                new.add(bytes(row["key"]))  # type: ignore[arg-type]
-            return new
-        for start in range(0, len(rows), _BATCH):
-            insert = self._at_once(seen).values(rows[start : start + _BATCH]).on_conflict_do_nothing()
-            new.update(bytes(key) for key in to.execute(insert.returning(seen.c.key)).scalars())
+        for key, row in zip(keys, rows, strict=True):
+            try:
+                with to.begin_nested():
+                    to.execute(self._tables.seen.insert(), row)
+            except self._sql.exc.IntegrityError:
+                continue
+            new.add(key)
         return new
 
-    def _run(self, work: Any, *, slow: bool = False) -> Any:
-        return self.database.run(work, check=self._check, slow=slow)
+    def _compile(self) -> None:
+        """Make the statements for databases that take a batch at once."""
+        seen, sql = self._tables.seen, self._sql
+        self._all_at_once = self._some_at_once = None
+        if self.database.dialect == "postgresql":
+            # All keys as one value: no statement grows with them.
+            from sqlalchemy.dialects import postgresql
+
+            given = sql.bindparam("keys", type_=postgresql.ARRAY(sql.LargeBinary))
+            rows = sql.select(sql.literal(self._id, sql.Integer), sql.func.unnest(given))
+            insert = postgresql.insert(seen).from_select(["namespace_id", "key"], rows)
+            self._all_at_once = insert.on_conflict_do_nothing().returning(seen.c.key)
+        elif self.database.dialect == "sqlite":
+            # SQLAlchemy's "insertmanyvalues": few statements, compiled once.
+            from sqlalchemy.dialects import sqlite
+
+            self._some_at_once = sqlite.insert(seen).on_conflict_do_nothing().returning(seen.c.key)
+
+    def _run(self, work: Any, *, slow: bool = False, single: bool = False) -> Any:
+        return self.database.run(work, check=self._check, slow=slow, single=single)
 
     def _check(self, to: Connection) -> None:
         """Look whether the namespace is still the same; once for each connection."""
@@ -286,8 +309,8 @@ class SqlStore:
     def _emptied(self) -> RemoteEmptied:
         return RemoteEmptied(
             errno.ENOENT,
-            f"{self.path}: what had been seen is gone from the database. It was cleared, or is another one than "
-            "it was. Pages that were crawled before can be crawled again; none is lost",
+            f"{self.path}: what had been seen is gone from the database. It was cleared, or is another one "
+            "than it was. Pages that were crawled before can be crawled again; none is lost",
         )
 
     def _open(self, create: bool | None) -> None:
@@ -298,6 +321,8 @@ class SqlStore:
             "epoch": secrets.token_bytes(16),
             "identity": json.dumps(dict(self._identity), sort_keys=True),
             "created": int(time.time()),
+            # Never one that was used before: keys of a namespace that was cleared belong to nobody.
+            "id": secrets.randbelow(2**31 - 1) + 1,
         }
         self.database.make([meta, self._tables.seen])
         found = self.database.run(lambda to: to.execute(mine).one_or_none(), slow=True)
@@ -306,14 +331,13 @@ class SqlStore:
         if found is None and create is False:
             raise StateNotFound(errno.ENOENT, f"{self.path} does not exist: there is no store there")
         if found is None:
-            try:
+            with contextlib.suppress(sql.exc.IntegrityError):  # somebody else was faster
                 self.database.run(lambda to: to.execute(meta.insert(), row), slow=True, wrapped=False)
-            except sql.exc.IntegrityError:
-                pass  # somebody else was faster
             found = self.database.run(lambda to: to.execute(mine).one_or_none(), slow=True)
             if found is None:
                 raise self._emptied()
         self._id, self._epoch = int(found.id), bytes(found.epoch)
         self._identity = {str(name): str(value) for name, value in json.loads(found.identity).items()}
         self.was_created = self._epoch == row["epoch"]
+        self._compile()
         self.database.forget_checks()

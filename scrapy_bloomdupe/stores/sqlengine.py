@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
 SLOW_SECONDS = 60.0
+_CHECK_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -62,7 +63,6 @@ class Database:
         self.breaker = breaker or Breaker(failures=failures)
         self._timeout = timeout
         self._generation = 0
-        self._lock = threading.Lock()
         try:
             address = self._sql.make_url(url)
             self._shown = address.render_as_string(hide_password=True)
@@ -76,6 +76,7 @@ class Database:
             elif address.get_driver_name() in ("psycopg", "psycopg2"):
                 arguments = {"connect_timeout": max(1, round(timeout))}
             self._engine = self._sql.create_engine(address, connect_args=arguments, **options)
+            self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         except self._sql.exc.ArgumentError as exc:
             raise ConfigurationError(
                 "the exact store's URL is not one that SQLAlchemy reads; write for example "
@@ -96,17 +97,12 @@ class Database:
         return self._shown
 
     @property
-    def returns_new(self) -> Callable[[Table], Any] | None:
-        """The ``insert`` that can skip what is there and return what was new; None: the database has none."""
-        if self._engine.dialect.name == "postgresql":
-            from sqlalchemy.dialects import postgresql
-
-            return postgresql.insert
-        if self._is_file and self._engine.dialect.dbapi.sqlite_version_info >= (3, 35):
-            from sqlalchemy.dialects import sqlite
-
-            return sqlite.insert
-        return None
+    def dialect(self) -> str:
+        """``postgresql`` or ``sqlite``, if it can skip what is there and return what was new; else empty."""
+        name = str(self._engine.dialect.name)
+        if name == "sqlite" and self._engine.dialect.dbapi.sqlite_version_info < (3, 35):
+            return ""
+        return name if name in ("postgresql", "sqlite") else ""
 
     def run(
         self,
@@ -115,23 +111,28 @@ class Database:
         check: Callable[[Connection], None] | None = None,
         slow: bool = False,
         wrapped: bool = True,
+        single: bool = False,
     ) -> T:
         """Return what *work* returns, done in one transaction.
 
         Args:
-            check: done first on a connection that has not seen it yet.
+            check: done first on a connection that has not seen it in the last second.
             slow: wait ``SLOW_SECONDS``.
             wrapped: False: let an IntegrityError through.
+            single: *work* is one statement, which needs no transaction around it: one round trip for three.
 
         Raises:
-            RemoteError: see its kinds; the transaction may be committed nevertheless if it is RemoteUnavailable.
+            RemoteError: see its kinds. After RemoteUnavailable the transaction may be committed nevertheless.
         """
 
         def transaction() -> T:
-            with self._engine.begin() as connection:
-                if check is not None and connection.info.get("checked") != self._generation:
-                    check(connection)
-                    connection.info["checked"] = self._generation
+            engine = self._autocommit if single and not self._is_file else self._engine
+            with engine.begin() as connection:
+                if check is not None:
+                    generation, until = connection.info.get("checked", (-1, 0.0))
+                    if generation != self._generation or time.monotonic() >= until:
+                        check(connection)
+                        connection.info["checked"] = self._generation, time.monotonic() + _CHECK_SECONDS
                 return work(connection)
 
         def attempt() -> T:
@@ -209,14 +210,16 @@ class Database:
         if state in _GONE or "no such table" in words:
             return RemoteEmptied(
                 errno.ENOENT,
-                f"{self}: the tables of what had been seen are gone ({words.splitlines()[0]}). Pages that were "
-                "crawled before can be crawled again; none is lost",
+                f"{self}: the tables of what had been seen are gone ({words.splitlines()[0]}). Pages that "
+                "were crawled before can be crawled again; none is lost",
             )
         if state in _FULL or "disk is full" in words:
             return RemoteFull(errno.ENOSPC, f"{self} takes no more: {words}")
         if state in _REFUSED or "readonly" in words or "password authentication failed" in words:
             return RemoteRefused(errno.EACCES, f"{self} refused: {words}")
-        if isinstance(exc, self._sql.exc.OperationalError | self._sql.exc.InterfaceError | self._sql.exc.TimeoutError):
+        if isinstance(
+            exc, self._sql.exc.OperationalError | self._sql.exc.InterfaceError | self._sql.exc.TimeoutError
+        ):
             return RemoteUnavailable(errno.EHOSTUNREACH, f"{self} gave no answer: {words}")
         return RemoteRefused(errno.EPERM, f"{self} refused: {words}")
 

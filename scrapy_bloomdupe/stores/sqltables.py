@@ -2,7 +2,8 @@
 
 ::
 
-    <table>_meta   id, namespace (unique), epoch (16 bytes), identity (JSON), created (seconds since 1970)
+    <table>_meta   id (random), namespace (unique), epoch (16 bytes), identity (JSON), created (in seconds
+                   since 1970)
     <table>        namespace_id, key: together the primary key
 
 Many namespaces share a table: four bytes for each key say whose it is. sqlalchemy is imported when a store is
@@ -70,7 +71,7 @@ def describe(table: str) -> Tables:
     meta = sql.Table(
         f"{table}_meta",
         data,
-        sql.Column("id", sql.Integer, primary_key=True, autoincrement=True),
+        sql.Column("id", sql.Integer, primary_key=True, autoincrement=False),
         sql.Column("namespace", sql.String(MAX_NAMESPACE_SIZE), nullable=False, unique=True),
         sql.Column("epoch", sql.LargeBinary(16), nullable=False),
         sql.Column("identity", sql.Text, nullable=False),
