@@ -283,7 +283,7 @@ def make_client(redis: ModuleType, address: addresses.Address, *, slow: bool) ->
         "socket_connect_timeout": address.connect_timeout,
         "protocol": 2,  # lists and numbers, the same from all releases of server and client
     }
-    once = {"retry": Retry(NoBackoff(), 0), "retry_on_timeout": False}
+    once: dict[str, Any] = {"retry": Retry(NoBackoff(), 0)}
     tls: dict[str, Any] = dict(address.tls_options)
     if "ssl_check_hostname" in tls:
         tls["ssl_check_hostname"] = tls["ssl_check_hostname"].lower() in ("1", "true", "yes")
@@ -306,10 +306,9 @@ def make_client(redis: ModuleType, address: addresses.Address, *, slow: bool) ->
             )
             return watchers.master_for(address.service, db=address.db, **options, **once)
         nodes = [redis.cluster.ClusterNode(host, port) for host, port in address.hosts]
-        attempts: dict[str, Any] = {"retry": once["retry"]}
         if int(redis.__version__.partition(".")[0]) < 6:
-            attempts["cluster_error_retry_attempts"] = 0
-        return redis.RedisCluster(startup_nodes=nodes, **options, **attempts)
+            once["cluster_error_retry_attempts"] = 0
+        return redis.RedisCluster(startup_nodes=nodes, **options, **once)
     except TypeError as exc:
         raise ConfigurationError(f"{address}: redis-py {redis.__version__} does not take it: {exc}") from exc
 

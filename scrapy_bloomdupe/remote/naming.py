@@ -49,7 +49,7 @@ def prefix(template: str = TEMPLATE, *, spider: str = "", namespace: str = "") -
         name = f"{values['namespace']}:{name}"
     if not name or set(name) & set("{}"):
         raise ConfigurationError(
-            f"{template!r} gives the name {name!r}: it needs at least one letter, and no braces, which say "
+            f"the template {template!r} gives the name {name!r}: it needs at least one letter, and no braces, which say "
             "on which node of a Cluster a key lies"
         )
     return name
@@ -72,8 +72,7 @@ def shard_tag(epoch: bytes, shard: int, num_shards: int) -> str:
     how a Cluster deals them to its nodes.
     """
     start = epoch.hex()[:16]
-    low, high = (part * NUM_SLOTS // num_shards for part in (shard, shard + 1))
     number = shard
-    while not low <= slot(f"{start}.{number}".encode()) < high:
+    while slot(f"{start}.{number}".encode()) * num_shards // NUM_SLOTS != shard:
         number += num_shards
     return f"{start}.{number}"

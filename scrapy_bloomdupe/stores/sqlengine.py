@@ -94,7 +94,7 @@ class Database:
 
     def __str__(self) -> str:
         """The URL without its password."""
-        return self._shown
+        return str(self._shown)
 
     @property
     def dialect(self) -> str:
