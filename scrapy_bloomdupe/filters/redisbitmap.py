@@ -30,6 +30,7 @@ from scrapy_bloomdupe.remote.naming import MAX_SHARDS
 
 #: Keys in one question: some 20 ms of the server, in which it answers nobody else.
 _BATCH = 2_000
+_LEAST = 16
 # A shard that grows while it is asked is asked again: nothing was done. It grows once per doubling.
 _MAX_STALE = 8
 
@@ -142,9 +143,16 @@ class RedisBitmapFilter(RemoteFilter):
 
     def _check(self, keys: list[bytes], *, write: bool) -> list[bool]:
         answers: list[bool] = []
-        for start in range(0, len(keys), _BATCH):
-            answers += self._check_some(keys[start : start + _BATCH], write=write)
+        while len(answers) < len(keys):
+            start = len(answers)
+            answers += self._check_some(keys[start : start + self._at_once(write)], write=write)
         return answers
+
+    def _at_once(self, write: bool) -> int:
+        """Return how many keys to ask for in one go: when a shard is nearly full it grows before the rest."""
+        shards = self._view.shards
+        room = min(shard.limit - shard.counts[-1] for shard in shards) * len(shards)
+        return max(_LEAST, min(_BATCH, room)) if write else _BATCH
 
     def _check_some(self, keys: list[bytes], *, write: bool) -> list[bool]:
         view = self._view

@@ -87,6 +87,10 @@ class RemoteFilter:
         """
         self._kept.set_identity(identity)
 
+    def verify(self) -> None:
+        """Look whether it is still the one that was opened; for a timer. See ``Kept.verify``."""
+        self._kept.verify()
+
     def renew(self) -> bool:
         """Take what is there now, or make it anew: after ``RemoteEmptied``. See ``Kept.renew``."""
         return self._kept.renew()

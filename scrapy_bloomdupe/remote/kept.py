@@ -91,6 +91,18 @@ class Kept:
             self._replace(found)
         return self.was_created
 
+    def verify(self) -> None:
+        """Look whether the description is still there: a server that evicts can lose it alone, and whoever
+        comes then makes another. Every question looks only at the parts it asks.
+
+        Raises:
+            RemoteEmptied: it is gone, or another one.
+            RemoteError: the server did not say.
+        """
+        found = metas.read(self.server, self.meta_name)
+        if found is None or found.epoch != self.meta.epoch:
+            raise self.emptied()
+
     def set_identity(self, identity: Mapping[str, str]) -> None:
         """Write what the keys mean.
 
