@@ -49,8 +49,8 @@ def prefix(template: str = TEMPLATE, *, spider: str = "", namespace: str = "") -
         name = f"{values['namespace']}:{name}"
     if not name or set(name) & set("{}"):
         raise ConfigurationError(
-            f"the template {template!r} gives the name {name!r}: it needs at least one letter, and no braces, which say "
-            "on which node of a Cluster a key lies"
+            f"the template {template!r} gives the name {name!r}: it needs at least one letter, and no "
+            "braces, which say on which node of a Cluster a key lies"
         )
     return name
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,20 +126,30 @@ class Database:
             RemoteError: see its kinds. After RemoteUnavailable the transaction may be committed nevertheless.
         """
 
+        overdue = threading.Event()
+
         def transaction() -> T:
             engine = self._autocommit if single and not self._is_file else self._engine
-            with engine.begin() as connection:
-                if check is not None:
-                    generation, until = connection.info.get("checked", (-1, 0.0))
-                    if generation != self._generation or time.monotonic() >= until:
-                        check(connection)
-                        connection.info["checked"] = self._generation, time.monotonic() + _CHECK_SECONDS
-                return work(connection)
+            with engine.connect() as connection:
+                try:
+                    with connection.begin():
+                        if check is not None:
+                            self._check(connection, check)
+                        return work(connection)
+                finally:
+                    if overdue.is_set():
+                        connection.invalidate()  # its pool is gone
 
         def attempt() -> T:
             if self._deadline is None:
                 return transaction()
-            return self._deadline.run(transaction, SLOW_SECONDS if slow else self._timeout)
+            try:
+                return self._deadline.run(transaction, SLOW_SECONDS if slow else self._timeout)
+            except Overdue:
+                overdue.set()
+                # What is in the pool may hang as well.
+                self._engine.dispose()
+                raise
 
         if not self.breaker.allows():
             raise CircuitOpen(
@@ -178,6 +189,12 @@ class Database:
         if self._deadline is not None:
             self._deadline.close()
 
+    def _check(self, connection: Connection, check: Callable[[Connection], None]) -> None:
+        generation, until = connection.info.get("checked", (-1, 0.0))
+        if generation != self._generation or time.monotonic() >= until:
+            check(connection)
+            connection.info["checked"] = self._generation, time.monotonic() + _CHECK_SECONDS
+
     @contextlib.contextmanager
     def _watched(self, wrapped: bool) -> Iterator[None]:
         try:
@@ -187,8 +204,6 @@ class Database:
             raise
         except Overdue as exc:
             self.breaker.failed()
-            # The connection that hangs is left to its thread; what is in the pool may hang as well.
-            self._engine.dispose(close=False)
             raise RemoteUnavailable(errno.ETIMEDOUT, f"{self} gave no answer: {exc}") from exc
         except self._sql.exc.SQLAlchemyError as exc:
             if not wrapped and isinstance(exc, self._sql.exc.IntegrityError):
