@@ -41,45 +41,58 @@ while at <= #ARGV do
   end
   shards[#shards + 1] = shard
 end
+local function all_set(layer, keys, first, last)
+  local name, hashes, probes = layer[1], layer[2], layer[3]
+  local size = 4 + 2 * hashes
+  local form = '<I4' .. string.rep('I2', last - first + 1)
+  local width = last - first + 1
+  local at_once = math.floor(BITS_AT_ONCE / width)
+  local found = {}
+  for from = 1, #keys, at_once do
+    local till = math.min(#keys, from + at_once - 1)
+    local get, used = {name}, 1
+    for n = from, till do
+      local place = keys[n] * size + 1
+      local base = 512 + struct.unpack('<I4', probes, place) * 65536
+      local cut = {struct.unpack(form, probes, place + 2 * (first - 1))}
+      for j = 2, width + 1 do
+        get[used + 1] = 'GET'
+        get[used + 2] = 'u1'
+        get[used + 3] = base + cut[j]
+        used = used + 3
+      end
+    end
+    local bits = redis.call('BITFIELD_RO', unpack(get))
+    local bit = 1
+    for n = from, till do
+      local seen = true
+      for j = bit, bit + width - 1 do
+        if bits[j] == 0 then seen = false break end
+      end
+      if seen then found[#found + 1] = keys[n] end
+      bit = bit + width
+    end
+  end
+  return found
+end
 local answer = {0}
 for _ = 1, #shards do answer[#answer + 1] = 0 end
 for number, shard in ipairs(shards) do
   local newest = #shard
-  local start = #answer
+  local start = #answer + 1
   local added = 0
   local num_keys = #shard[1][3] / (4 + 2 * shard[1][2])
+  for i = 0, num_keys - 1 do answer[start + i] = 0 end
   for index = newest, 1, -1 do
-    local name, hashes, probes = shard[index][1], shard[index][2], shard[index][3]
-    local size = 4 + 2 * hashes
-    local form = '<I4' .. string.rep('I2', hashes)
-    local at_once = math.floor(BITS_AT_ONCE / hashes)
-    for from = 0, num_keys - 1, at_once do
-      local till = math.min(num_keys, from + at_once) - 1
-      local get, used, asked = {name}, 1, {}
-      for i = from, till do
-        if answer[start + i + 1] ~= 1 then
-          asked[#asked + 1] = i
-          local cut = {struct.unpack(form, probes, i * size + 1)}
-          local base = 512 + cut[1] * 65536
-          for j = 2, hashes + 1 do
-            get[used + 1] = 'GET'
-            get[used + 2] = 'u1'
-            get[used + 3] = base + cut[j]
-            used = used + 3
-          end
-        end
-      end
-      if used > 1 then
-        local bits = redis.call('BITFIELD_RO', unpack(get))
-        for n, i in ipairs(asked) do
-          local seen = 1
-          for j = (n - 1) * hashes + 1, n * hashes do
-            if bits[j] == 0 then seen = 0 break end
-          end
-          answer[start + i + 1] = seen
-        end
-      end
+    local layer, asked = shard[index], {}
+    for i = 0, num_keys - 1 do
+      if answer[start + i] == 0 then asked[#asked + 1] = i end
     end
+    -- A few bits tell most new keys.
+    local few = math.min(3, layer[2])
+    asked = all_set(layer, asked, 1, few)
+    if few < layer[2] then asked = all_set(layer, asked, few + 1, layer[2]) end
+    for _, i in ipairs(asked) do answer[start + i] = 1 end
   end
   if write then
     local name, hashes, probes = shard[newest][1], shard[newest][2], shard[newest][3]
@@ -87,7 +100,7 @@ for number, shard in ipairs(shards) do
     local form = '<I4' .. string.rep('I2', hashes)
     local set, used = {name}, 1
     for i = 0, num_keys - 1 do
-      if answer[start + i + 1] == 0 then
+      if answer[start + i] == 0 then
         added = added + 1
         local cut = {struct.unpack(form, probes, i * size + 1)}
         local base = 512 + cut[1] * 65536
