@@ -120,6 +120,24 @@ class Valkey:
         self.kill()
 
 
+class Sentinel(Valkey):
+    """A watcher over *master*, called ``main``; half a second after its end a replica takes its place."""
+
+    def __init__(self, folder: Path, master: Valkey) -> None:
+        lines = [
+            f"sentinel monitor main 127.0.0.1 {master.port} 1",
+            "sentinel down-after-milliseconds main 500",
+            "sentinel failover-timeout main 2000",
+        ]
+        (folder / "sentinel.conf").write_text("\n".join(lines) + "\n")
+        super().__init__(folder)
+
+    def start(self, *options: str) -> None:
+        command = [str(self._binary), "sentinel.conf", "--sentinel", "--port", str(self.port), *options]
+        with (self.folder / "valkey.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+
+
 @contextlib.contextmanager
 def cluster(folder: Path, num_nodes: int = 3) -> Iterator[list[Valkey]]:
     """Give the nodes of a Cluster that has all its slots."""
