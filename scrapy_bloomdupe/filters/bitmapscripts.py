@@ -13,6 +13,19 @@ DONE, EMPTIED, STALE = 0, 1, 2
 # A command takes some 8,000 arguments from Lua (LUAI_MAXCSTACK); four for each bit that is set.
 _BITS_AT_ONCE = 1900
 
+# A string that grows gets up to a megabyte more than it needs, one that is set gets what it needs; but Lua
+# holds it once more.
+_MAKING = """
+local function make(name, header, size)
+  if size <= 8388608 then
+    redis.call('SET', name, header .. string.rep('\\0', size - #header))
+  else
+    redis.call('SETBIT', name, size * 8 - 1, 0)
+    redis.call('SETRANGE', name, 0, header)
+  end
+end
+"""
+
 #: Test keys, and set the bits of those that are new.
 #:
 #: KEYS: the layers of the shards, one shard after the other, oldest first.
@@ -132,11 +145,9 @@ return answer
 #: Make a layer if it is not there. KEYS: it. ARGV: the header, 64 bytes, and the size in bytes.
 #: Returns the header that is there now.
 MAKE = Script(
-    """
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call('SETBIT', KEYS[1], ARGV[2] * 8 - 1, 0)
-  redis.call('SETRANGE', KEYS[1], 0, ARGV[1])
-end
+    _MAKING
+    + """
+if redis.call('EXISTS', KEYS[1]) == 0 then make(KEYS[1], ARGV[1], tonumber(ARGV[2])) end
 return redis.call('GETRANGE', KEYS[1], 0, 63)
 """
 )
@@ -144,13 +155,13 @@ return redis.call('GETRANGE', KEYS[1], 0, 63)
 #: Add a layer to a shard. KEYS: the newest one and the new one. ARGV: the fixed part of the newest, the
 #: header of the new one and its size in bytes. Returns as ``CHECK``: {0}, {1, 1} or {2, 1}.
 GROW = Script(
-    """
+    _MAKING
+    + """
 local header = redis.call('GETRANGE', KEYS[1], 0, 63)
 if #header < 64 or string.sub(header, 1, 48) ~= ARGV[1] then return {1, 1} end
 if string.byte(header, 57) == 1 then return {2, 1} end
 redis.call('DEL', KEYS[2])
-redis.call('SETBIT', KEYS[2], ARGV[3] * 8 - 1, 0)
-redis.call('SETRANGE', KEYS[2], 0, ARGV[2])
+make(KEYS[2], ARGV[2], tonumber(ARGV[3]))
 redis.call('SETRANGE', KEYS[1], 56, string.char(1))
 return {0}
 """
