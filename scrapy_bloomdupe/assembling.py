@@ -111,6 +111,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         if environment is not None:
             environment.close()
         raise
+    lock.looked_at()
     state = State(directory, lock, filter, store, environment)
     if journal is not None and environment is not None:
         state.attach(journal, environment)
@@ -145,6 +146,7 @@ def assemble(
         if environment is not None:
             environment.close()
         raise
+    lock.looked_at()
     return State(directory, lock, filter, store, environment)
 
 

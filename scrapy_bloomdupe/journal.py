@@ -244,8 +244,9 @@ class Journal:
         self._started.add(digest)
 
     def has_started(self, digest: bytes) -> bool:
-        """Return whether a run since the last orderly end scheduled this start request."""
-        return digest in self._started or self.environment.read(self._starts, digest) is not None
+        """Return whether an earlier run, since the last orderly end, scheduled this start request."""
+        found = self.environment.read(self._starts, digest)
+        return found is not None and found != _NUMBER.pack(self.first)
 
     def get(self, number: int) -> Record | None:
         """Return the pending request *number*, if it is one."""
@@ -286,7 +287,7 @@ class Journal:
             if self._clear_starts:
                 txn.drop(self._starts, delete=False)
             for digest in self._started:
-                txn.put(digest, b"", db=self._starts)
+                txn.put(digest, _NUMBER.pack(self.first), db=self._starts)
             for number in self._retired:
                 txn.delete(_NUMBER.pack(number), db=self._failed)
             for number, failed in self._ended.items():

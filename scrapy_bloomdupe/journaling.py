@@ -194,7 +194,9 @@ class Journaling:
         return True
 
     def _request_scheduled(self, request: Request) -> None:
-        if self._starts and (started := self._starts.pop(id(request), None)) is not None:
+        started = self._starts.pop(id(request), None) if self._starts else None
+        # What cannot be written is not pending after a kill: it has to be asked again.
+        if started is not None and self.units.can_write(request):
             self._journal.note_start(started[1])
         self.units.scheduled(request)
 

@@ -32,7 +32,6 @@ class Resumption:
 
     Attributes:
         num_replayed: requests given.
-        num_foreign: pending requests of other spiders, which stay pending.
         num_unreadable: pending requests that cannot be restored; they stay pending, too.
     """
 
@@ -45,12 +44,13 @@ class Resumption:
         *,
         whole: bool,
     ) -> None:
-        self.num_replayed = self.num_foreign = self.num_unreadable = 0
+        self.num_replayed = self.num_unreadable = 0
         self._units = units
         self._journal = journal
         self._spider = spider
         self._load = load
         self._whole = whole
+        self._foreign: set[int] = set()
         self._stuck: set[int] = set()
         self._tried: set[int] = set()
 
@@ -81,7 +81,7 @@ class Resumption:
             return
         for record in self._journal.records():
             number = record.number
-            if self._units.is_active(number) or number in self._stuck:
+            if self._units.is_active(number) or number in self._stuck or number in self._foreign:
                 continue
             if number in self._tried and self._units.has_arrived(number):
                 # Sent, and dropped by something after that (a redirect to where the crawl may not go).
@@ -94,6 +94,11 @@ class Resumption:
                 self._units.replay_stranded(request, number)
                 self.num_replayed += 1
                 yield request
+
+    @property
+    def num_foreign(self) -> int:
+        """Pending requests of other spiders, which stay pending."""
+        return len(self._foreign)
 
     @property
     def num_lost(self) -> int:
@@ -133,7 +138,7 @@ class Resumption:
             self._stuck.add(record.number)
             logger.error(report.unreadable(record, problem), extra={"spider": self._spider})
         elif request is None:
-            self.num_foreign += 1
+            self._foreign.add(record.number)
         return request
 
     def _load_record(self, record: Record) -> tuple[Request | None, str]:

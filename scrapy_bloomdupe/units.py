@@ -78,6 +78,14 @@ class Units:
         """End a pending request that is not under way."""
         self.journal.end(number)
 
+    def can_write(self, request: Request) -> bool:
+        """Return whether *request* can be pending; else the process is all that knows it."""
+        try:
+            self._serialize(request)
+        except Exception:
+            return False
+        return True
+
     def scheduled(self, request: Request) -> None:
         """A request is about to be scheduled; the duplicate filter may be asked next, see ``judged``."""
         parent = self._resolve(request)

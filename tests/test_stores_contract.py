@@ -112,6 +112,21 @@ def test_a_key_of_1_to_511_bytes_is_kept_whole(store: Store, size: int) -> None:
     assert [False] * 3 == [one[:-1] + b"x" in store for one in keys]
 
 
+def test_a_key_that_was_removed_can_be_added_anew(store: Store) -> None:
+    store.remove(key(1))
+    for flushed in (False, True):
+        store.add(key(1))
+        store.add(key(2))
+        if flushed:
+            store.flush()
+        store.remove(key(1))
+        store.remove(key(1))
+        assert (False, True, 1) == (key(1) in store, key(2) in store, store.count())
+        assert [key(2)] == list(store.iter_keys())
+        assert store.add(key(1))
+        assert (2, {key(1), key(2)}) == (store.count(), set(store.iter_keys()))
+
+
 def test_it_may_be_closed_twice(store: Store) -> None:
     store.add(key(1))
     store.close()
@@ -122,7 +137,7 @@ def test_it_may_be_closed_twice(store: Store) -> None:
     st.sampled_from(KINDS),
     st.lists(
         st.tuples(
-            st.sampled_from(["add", "put", "contains", "flush", "count", "iter"]),
+            st.sampled_from(["add", "put", "remove", "contains", "flush", "count", "iter"]),
             st.binary(min_size=1, max_size=3) | st.binary(min_size=1, max_size=511),
         ),
         max_size=40,
@@ -138,6 +153,9 @@ def test_it_does_what_a_set_does(kind: str, steps: list[tuple[str, bytes]]) -> N
             elif step == "put":
                 store.put(one)
                 model.add(one)
+            elif step == "remove":
+                store.remove(one)
+                model.discard(one)
             elif step == "contains":
                 assert (one in model) is (one in store)
             elif step == "flush":

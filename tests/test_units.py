@@ -710,3 +710,10 @@ def test_a_request_is_found_by_its_response_alone(crawl: Crawl) -> None:
     # A second response to it is nobody's.
     crawl.units.delivered(other := Response(request.url, request=request))
     assert None is crawl.units.of(other)
+
+
+def test_what_can_be_written_is_what_is_not_held(crawl: Crawl) -> None:
+    assert crawl.units.can_write(of_the_spider("a"))
+    assert not crawl.units.can_write(lambdas("a"))
+    assert not crawl.units.can_write(of_the_spider("a", meta={"file": crawl}))
+    assert [] == crawl.pending
