@@ -72,9 +72,18 @@ def _murmur3_pair(secret: bytes) -> PairFunction:
     return pair
 
 
+def digest_size(num_hashes: int) -> int:
+    """Return the bytes of a digest that holds a page number and *num_hashes* 16-bit positions."""
+    return -(-(4 + 2 * num_hashes) // 16) * 16
+
+
+def murmur3_seeds(secret: bytes, size: int) -> list[int]:
+    """Return the seeds of a ``murmur3`` digest: it is one 128-bit hash per 16 bytes, each under its own."""
+    return [int.from_bytes(secret[4 * i : 4 * i + 4], "little") for i in range(size // 16)]
+
+
 def _murmur3_digest(secret: bytes, size: int) -> DigestFunction:
-    # One 128-bit hash per 16 bytes, each under a seed of its own from the secret.
-    first, *rest = (int.from_bytes(secret[4 * i : 4 * i + 4], "little") for i in range(size // 16))
+    first, *rest = murmur3_seeds(secret, size)
     hash128 = mmh3.mmh3_x64_128_digest
     if len(rest) == 1:
         second = rest[0]

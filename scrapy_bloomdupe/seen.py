@@ -6,6 +6,7 @@ Not here: what a key is (``keys``), what to do with the verdict (``dupefilter``)
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Sequence
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.base import Filter
@@ -69,6 +70,8 @@ class SeenSet:
         self.frozen = False
         self._deferred: set[bytes] | None = set() if deferred and store is None else None
         self._held: set[bytes] = set()
+        #: Called when a key was made new again.
+        self.on_forget: Callable[[], None] = lambda: None
 
     @property
     def num_deferred(self) -> int:
@@ -144,7 +147,41 @@ class SeenSet:
         if self.store is None:
             return False
         self.store.remove(key)
+        self.on_forget()
         return True
+
+    def check_and_add_many(self, keys: Sequence[bytes]) -> list[Verdict]:
+        """Judge *keys* and remember them, as ``check_and_add`` does one after the other, in less time.
+
+        Args:
+            keys: such as those of the links of a page; one may be there more than once.
+
+        Raises:
+            StoreError: the store failed. Nothing is proved of any of the keys, so none of their pages must
+                be called seen; each may or may not be remembered.
+        """
+        verdicts: list[Verdict] = []
+        while len(verdicts) < len(keys):
+            rest = keys[len(verdicts) :]
+            if self.frozen or self._held or self._deferred is not None:
+                # Whoever watches the filter grow may have frozen it in the middle of the keys.
+                return verdicts + [self.check_and_add(key) for key in rest]
+            verdicts += self._judged(rest)
+        return verdicts
+
+    def _judged(self, keys: Sequence[bytes]) -> list[Verdict]:
+        """Return the verdicts of the first *keys*: of as many as the filter takes at once."""
+        answers = self.filter.add_many(keys)
+        if self.store is None:
+            return [Verdict.UNCONFIRMED if answer else Verdict.NEW for answer in answers]
+        answered = list(zip(keys, answers, strict=False))
+        # First what is new: a key that comes again later among them has to be found.
+        self.store.put_many([key for key, answer in answered if not answer])
+        added = iter(self.store.add_many([key for key, answer in answered if answer]))
+        return [
+            Verdict.NEW if not answer else Verdict.FALSE_POSITIVE if next(added) else Verdict.DUPLICATE
+            for answer in answers
+        ]
 
     def __contains__(self, key: bytes) -> bool:
         """Whether ``check_and_add`` would call *key* seen.

@@ -12,6 +12,9 @@ PREFIX = "bloomdupe/"
 #: One count per request that was judged.
 VERDICTS: dict[Verdict, str] = {verdict: PREFIX + verdict.value for verdict in Verdict}
 
+#: Duplicates that were known by their exact URL; they count as duplicates, too.
+CACHED = PREFIX + "cached"
+
 #: Duplicates that passed because they are the target of their own redirect.
 REDIRECT_PASS = PREFIX + "redirect_pass"
 
@@ -66,6 +69,7 @@ OPEN_SECONDS = PREFIX + "open_seconds"
 
 ALL = (
     *VERDICTS.values(),
+    CACHED,
     REDIRECT_PASS,
     KEPT,
     DRY_RUN_MERGED,

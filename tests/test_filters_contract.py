@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
 
@@ -44,6 +45,57 @@ def path(tmp_path: Path) -> Path:
 def test_it_is_a_filter(path: Path, kind: tuple[str, str]) -> None:
     found = create(path, kind)
     assert isinstance(found, Filter)
+    found.close()
+
+
+def in_batches(found: BloomFilter, keys: list[bytes], size: int) -> list[bool]:
+    answers: list[bool] = []
+    while len(answers) < len(keys):
+        answers += found.add_many(keys[len(answers) : len(answers) + size])
+    return answers
+
+
+@pytest.mark.parametrize(("error_rate", "capacity"), [(0.2, 50), (0.001, 50), (0.001, 5000), (1e-9, 500)])
+@pytest.mark.parametrize("size", [1, 7, 100, 10_000])
+def test_many_at_once_have_the_answers_and_bits_of_one_by_one(
+    tmp_path: Path,
+    kind: tuple[str, str],
+    error_rate: float,
+    capacity: int,
+    size: int,
+    fixed_secret: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 0)
+    # One after the other, twice in a row, and again much later.
+    keys = [key(number * 7919 % 600) for number in range(1000) for _ in range(1 + number % 2)]
+    one, many, long = (
+        create(tmp_path / name, kind, capacity, error_rate) for name in ("one", "many", "long")
+    )
+    for each in (one, many, long):
+        each._header = replace(each._header, filter_id=bytes(16))
+    answers = []
+    for each in keys:
+        long._add_one = long._add_some = None  # by probes, as a filter of several layers
+        answers.append(long.add(each))
+    assert answers == [one.add(each) for each in keys]
+    assert answers == in_batches(many, keys, size)
+    for found in (one, many, long):
+        found.close()
+    assert (tmp_path / "long").read_bytes() == (tmp_path / "one").read_bytes()
+    assert (tmp_path / "long").read_bytes() == (tmp_path / "many").read_bytes()
+
+
+def test_a_batch_ends_with_the_key_that_made_the_filter_grow(path: Path, kind: tuple[str, str]) -> None:
+    found = create(path, kind, capacity=10, error_rate=1e-9)
+    growths = []
+    found.on_growth = growths.append
+    keys = [key(number) for number in range(100)]
+    assert [False] * 10 == found.add_many(keys)
+    assert 1 == len(growths)
+    assert 2 == found.num_layers
+    assert [True] * 10 == found.add_many(keys[:10])
+    assert [] == found.add_many([])
     found.close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -29,6 +29,9 @@ class StubFilter:
         self.keys.add(key)
         return False
 
+    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+        return [self.add(key) for key in keys[:3]]  # as if it grew after each third key
+
     def __contains__(self, key: bytes) -> bool:
         self.log.append("filter.contains")
         return key in self.keys or key in self.wrong
@@ -54,6 +57,10 @@ class SpyStore(MemoryStore):
         self.log.append("store.put")
         super().put(key)
 
+    def put_many(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            self.put(key)
+
 
 class FailingStore:
     """A store that cannot do anything."""
@@ -62,6 +69,12 @@ class FailingStore:
         raise StoreError(5, "Input/output error")
 
     def put(self, key: bytes) -> None:
+        raise StoreError(5, "Input/output error")
+
+    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+        raise StoreError(5, "Input/output error")
+
+    def put_many(self, keys: Sequence[bytes]) -> None:
         raise StoreError(5, "Input/output error")
 
     def __contains__(self, key: bytes) -> bool:
@@ -162,6 +175,49 @@ def test_a_frozen_set_knows_what_it_knows_and_takes_nothing_more() -> None:
     assert Verdict.UNCONFIRMED is seen.check_and_add(KEY)
     assert [Verdict.NEW] * 3 == [seen.check_and_add(OTHER) for _ in range(3)]
     assert {KEY} == filter_.keys
+
+
+MANY = [bytes([number % 7]) * 20 for number in (0, 1, 0, 2, 3, 3, 3, 4, 5, 6, 0, 5)]
+
+
+@pytest.mark.parametrize("with_store", [True, False])
+@pytest.mark.parametrize("wrong", [(), (MANY[1], MANY[4]), tuple(MANY)])
+def test_many_keys_have_the_verdicts_of_one_by_one(with_store: bool, wrong: tuple[bytes, ...]) -> None:
+    one, many = (SeenSet(StubFilter(wrong=wrong), MemoryStore() if with_store else None) for _ in range(2))
+    assert [one.check_and_add(key) for key in MANY] == many.check_and_add_many(MANY)
+    assert [one.check_and_add(key) for key in MANY] == many.check_and_add_many(MANY)
+    assert [] == many.check_and_add_many([])
+
+
+def test_of_many_keys_the_filter_is_told_first() -> None:
+    log: list[str] = []
+    SeenSet(StubFilter(log), SpyStore(log)).check_and_add_many([KEY, OTHER, KEY])
+    assert ["filter.add"] * 3 + ["store.put"] * 2 + ["store.add"] == log
+
+
+@pytest.mark.parametrize("wrong", [(), (KEY,)], ids=["new", "false positive"])
+def test_a_store_that_fails_makes_none_of_many_keys_seen(wrong: tuple[bytes, ...]) -> None:
+    filter_ = StubFilter(wrong=wrong)
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            SeenSet(filter_, FailingStore()).check_and_add_many([KEY, OTHER])
+    seen = SeenSet(filter_, MemoryStore())
+    assert [Verdict.FALSE_POSITIVE] * 2 == seen.check_and_add_many([KEY, OTHER])
+
+
+def test_a_set_that_is_frozen_in_the_middle_of_many_keys_takes_no_more_of_them() -> None:
+    class Growing(StubFilter):
+        def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+            answers = super().add_many(keys)
+            seen.frozen = True
+            return answers
+
+    filter_ = Growing()
+    seen = SeenSet(filter_, None)
+    a, b, c, d = (bytes([number]) * 20 for number in range(4))
+    new, known = Verdict.NEW, Verdict.UNCONFIRMED
+    assert [new, known, new, new, known, new, new] == seen.check_and_add_many([a, a, b, c, a, d, d])
+    assert {a, b} == filter_.keys
 
 
 @pytest.mark.parametrize("policy", ["negatives", "always", "", "Positives"])

@@ -97,7 +97,9 @@ class WithStore(Files):
         assert known is (key(number) in self.state.seen)
 
     def add(self, number: int) -> None:
-        verdict = self.state.seen.check_and_add(key(number))
+        self.judged(number, self.state.seen.check_and_add(key(number)))
+
+    def judged(self, number: int, verdict: Verdict) -> None:
         if number in self.written or number in self.waiting:
             assert Verdict.DUPLICATE is verdict
         elif number in self.forgotten:
@@ -121,6 +123,12 @@ class WithStore(Files):
     def add_many(self, start: int, count: int) -> None:
         for number in range(start, start + count):
             self.add(number)
+
+    @rule(batch=st.lists(numbers, max_size=60))
+    def add_at_once(self, batch: list[int]) -> None:
+        verdicts = self.state.seen.check_and_add_many([key(number) for number in batch])
+        for number, verdict in zip(batch, verdicts, strict=True):
+            self.judged(number, verdict)
 
     def all_written(self) -> None:
         self.written |= self.waiting
@@ -169,11 +177,19 @@ class Bare(Files):
     @rule(start=numbers, count=st.integers(1, 60))
     def add_many(self, start: int, count: int) -> None:
         for number in range(start, start + count):
-            verdict = self.state.seen.check_and_add(key(number))
-            if number in self.added:
-                assert Verdict.UNCONFIRMED is verdict
-            assert verdict in (Verdict.NEW, Verdict.UNCONFIRMED)
-            self.added.add(number)
+            self.judged(number, self.state.seen.check_and_add(key(number)))
+
+    @rule(batch=st.lists(numbers, max_size=60))
+    def add_at_once(self, batch: list[int]) -> None:
+        verdicts = self.state.seen.check_and_add_many([key(number) for number in batch])
+        for number, verdict in zip(batch, verdicts, strict=True):
+            self.judged(number, verdict)
+
+    def judged(self, number: int, verdict: Verdict) -> None:
+        if number in self.added:
+            assert Verdict.UNCONFIRMED is verdict
+        assert verdict in (Verdict.NEW, Verdict.UNCONFIRMED)
+        self.added.add(number)
 
     @rule()
     def flush(self) -> None:

@@ -127,6 +127,24 @@ def test_a_key_that_was_removed_can_be_added_anew(store: Store) -> None:
         assert (2, {key(1), key(2)}) == (store.count(), set(store.iter_keys()))
 
 
+def test_many_at_once_have_the_answers_of_one_by_one(store: Store) -> None:
+    keys = [key(number % 40) for number in range(100)]
+    store.add(key(3))
+    expected = [number < 40 and number != 3 for number in range(100)]
+    assert expected[:15] == store.add_many(keys[:15])
+    assert expected[15:] == store.add_many(keys[15:])
+    assert 40 == store.count()
+    assert [] == store.add_many([])
+
+
+def test_many_are_put_at_once(store: Store) -> None:
+    store.put_many([])
+    assert 0 == store.count()
+    store.put_many([key(number % 30) for number in range(60)])
+    store.put_many((key(31),))
+    assert sorted(key(number) for number in (*range(30), 31)) == sorted(store.iter_keys())
+
+
 def test_it_may_be_closed_twice(store: Store) -> None:
     store.add(key(1))
     store.close()
@@ -137,8 +155,8 @@ def test_it_may_be_closed_twice(store: Store) -> None:
     st.sampled_from(KINDS),
     st.lists(
         st.tuples(
-            st.sampled_from(["add", "put", "remove", "contains", "flush", "count", "iter"]),
-            st.binary(min_size=1, max_size=3) | st.binary(min_size=1, max_size=511),
+            st.sampled_from(["add", "put", "many", "remove", "contains", "flush", "count", "iter"]),
+            st.binary(min_size=1, max_size=3) | st.binary(min_size=1, max_size=255),
         ),
         max_size=40,
     ),
@@ -156,6 +174,10 @@ def test_it_does_what_a_set_does(kind: str, steps: list[tuple[str, bytes]]) -> N
             elif step == "remove":
                 store.remove(one)
                 model.discard(one)
+            elif step == "many":
+                store.put_many([one])
+                assert [False, one + one not in model] == store.add_many([one, one + one])
+                model |= {one, one + one}
             elif step == "contains":
                 assert (one in model) is (one in store)
             elif step == "flush":

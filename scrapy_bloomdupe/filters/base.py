@@ -5,7 +5,7 @@ The contract and the figures a filter gives of itself; no implementation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -81,6 +81,15 @@ class Filter(Protocol):
             False proves that the key was never added before. True proves nothing: the key was added
             before, or it is a false positive. An over-full filter that was told to take no more
             returns what it knows and adds nothing.
+        """
+        ...
+
+    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+        """Add *keys* one after the other, in less time than by ``add``.
+
+        Returns:
+            The answers of ``add``. They end early after a key that made the filter grow, or fail to: by then
+            somebody may have decided that it takes no more. There is one at least, if there is a key.
         """
         ...
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import scrapy_bloomdupe.filters.layouts as layouts
 import scrapy_bloomdupe.hashing as hashing
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.errors import ConfigurationError, FilterError, StateCorrupt
+from scrapy_bloomdupe.filters.adding import short_way
 from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.growth import Growth, first_layer, next_layer
 from scrapy_bloomdupe.filters.header import HEADER_SIZE, Header, LayerHeader
@@ -37,6 +38,7 @@ class BloomFilter(PersistedFilter):
     def __init__(self, file: MappedFile, header: Header, *, writable: bool) -> None:
         super().__init__(file, header, writable=writable)
         self.on_growth: Callable[[Growth], None] | None = None
+        self._growths = 0
         self._layout = layouts.get_layout(header.layout)
         self._scheme = hashing.get_scheme(header.scheme)
         self._map_layers()
@@ -136,6 +138,30 @@ class BloomFilter(PersistedFilter):
         return self._older_keys + self._newest_keys
 
     def add(self, key: bytes) -> bool:
+        if (self._add_one or self._add_to_layers)(key):
+            return True
+        self._newest_keys += 1
+        if self._newest_keys >= self._limit:
+            self._grow()
+        return False
+
+    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+        if self._add_some is None or not keys:
+            answers = []
+            growths = self._growths
+            for key in keys:
+                answers.append(self.add(key))
+                if self._growths != growths:
+                    break
+            return answers
+        # No room: it could not grow before, or when it was open the last time.
+        answers = self._add_some(keys, max(1, self._limit - self._newest_keys))
+        self._newest_keys += answers.count(False)
+        if self._newest_keys >= self._limit:
+            self._grow()
+        return answers
+
+    def _add_to_layers(self, key: bytes) -> bool:
         probe = self._probe(key)
         if self._older:
             if self._newest.test(probe):
@@ -144,12 +170,8 @@ class BloomFilter(PersistedFilter):
                 if layer.test(probe):
                     return True
             self._newest.set(probe)
-        elif self._newest.test_and_set(probe):
-            return True
-        self._newest_keys += 1
-        if self._newest_keys >= self._limit:
-            self._grow()
-        return False
+            return False
+        return self._newest.test_and_set(probe)
 
     def __contains__(self, key: bytes) -> bool:
         probe = self._probe(key)
@@ -201,6 +223,13 @@ class BloomFilter(PersistedFilter):
         self._probe = self._layout.probe_function(
             self._scheme, self._header.secret, max(layer.num_hashes for layer in layers)
         )
+        short = None
+        if not self._older:
+            short = short_way(
+                self._newest, self._scheme, self._header.secret, num_hashes=layers[-1].num_hashes
+            )
+        self._add_one = short.add if short is not None else None
+        self._add_some = short.add_many if short is not None else None
 
     def _layers(self) -> tuple[LayerHeader, ...]:
         *older, newest = self._header.layers
@@ -210,6 +239,7 @@ class BloomFilter(PersistedFilter):
         return self._layout.rate_at(layer.num_bits, layer.num_hashes, layer.num_keys)
 
     def _grow(self) -> None:
+        self._growths += 1
         error: Exception | None = None
         try:
             self._add_layer()
@@ -249,5 +279,6 @@ class BloomFilter(PersistedFilter):
                 )
 
     def _release(self) -> None:
+        self._add_one = self._add_some = None
         for array in (self._newest, *self._older):
             array.release()

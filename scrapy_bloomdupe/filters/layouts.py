@@ -105,46 +105,52 @@ class ClassicLayer:
 
 
 class PagedLayer:
-    """k positions inside one page of 65,536 bits."""
+    """k positions inside one page of 65,536 bits.
+
+    Attributes:
+        num_pages: pages.
+        views: of the pages that were touched: opening costs the same at any size.
+        unpack: digest -> page number, not yet modulo, and positions.
+    """
 
     def __init__(self, memory: memoryview, num_bits: int, num_hashes: int) -> None:
         self._memory = memory
-        self._num_pages = num_bits // PAGE_BITS
-        # Views are made when a page is first touched: opening costs the same at any size.
-        self._views: list[bitarray | None] = [None] * self._num_pages
-        self._unpack = Struct(f"<I{num_hashes}H").unpack_from
+        self.num_pages = num_bits // PAGE_BITS
+        self.views: list[bitarray | None] = [None] * self.num_pages
+        self.unpack = Struct(f"<I{num_hashes}H").unpack_from
 
     def test(self, probe: bytes) -> bool:
-        page, *positions = self._unpack(probe)
-        page %= self._num_pages
-        return (self._views[page] or self._view(page))[positions].all()
+        page, *positions = self.unpack(probe)
+        page %= self.num_pages
+        return (self.views[page] or self.view(page))[positions].all()
 
     def set(self, probe: bytes) -> None:
-        page, *positions = self._unpack(probe)
-        page %= self._num_pages
-        (self._views[page] or self._view(page))[positions] = 1
+        page, *positions = self.unpack(probe)
+        page %= self.num_pages
+        (self.views[page] or self.view(page))[positions] = 1
 
     def test_and_set(self, probe: bytes) -> bool:
-        page, *positions = self._unpack(probe)
-        page %= self._num_pages
-        view = self._views[page] or self._view(page)
+        page, *positions = self.unpack(probe)
+        page %= self.num_pages
+        view = self.views[page] or self.view(page)
         if view[positions].all():
             return True
         view[positions] = 1
         return False
 
     def fill(self, max_pages: int) -> float:
-        counts = [self._view(page).count() for page in _sample(self._num_pages, max_pages)]
+        counts = [self.view(page).count() for page in _sample(self.num_pages, max_pages)]
         return sum(counts) / (len(counts) * PAGE_BITS)
 
     def release(self) -> None:
-        self._views = []
+        self.views.clear()
 
-    def _view(self, page: int) -> bitarray:
-        view = self._views[page]
+    def view(self, page: int) -> bitarray:
+        """Return the bits of a page, kept from now on."""
+        view = self.views[page]
         if view is None:
             part = self._memory[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
-            view = self._views[page] = bitarray(buffer=part, endian="little")
+            view = self.views[page] = bitarray(buffer=part, endian="little")
         return view
 
 
@@ -205,7 +211,7 @@ class PagedLayout:
     def probe_function(
         self, scheme: hashing.Scheme, secret: bytes, num_hashes: int
     ) -> hashing.DigestFunction:
-        return scheme.digest(secret, -(-(4 + 2 * num_hashes) // 16) * 16)
+        return scheme.digest(secret, hashing.digest_size(num_hashes))
 
     def layer(self, memory: memoryview, num_bits: int, num_hashes: int) -> Layer:
         return PagedLayer(memory, num_bits, num_hashes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.rules.presets import load_callable
@@ -26,27 +25,33 @@ class Untrusted(Exception):
     """There is a value where the id should be, and it is refused: by its pattern or its length."""
 
 
-class Page(NamedTuple):
+class Page:
     """A URL as rules see it: parsed, escapes in their normal form.
 
     Attributes:
         url: the whole.
         parts: None: no URL with an authority.
         host: without port, user, and a dot at its end.
-        params: raw names and values of the query, an ``amp;`` of twice escaped HTML taken off.
+        normal: the whole with its fragment, after the steps ``parse`` and ``percent``; None: no URL at all.
     """
 
-    url: str
-    parts: Parts | None
-    host: str
-    params: tuple[tuple[str, str], ...]
+    __slots__ = ("_params", "host", "normal", "parts", "url")
 
+    def __init__(self, url: str, parts: Parts | None, host: str, normal: str | None) -> None:
+        self.url = url
+        self.parts = parts
+        self.host = host
+        self.normal = normal
+        self._params: tuple[tuple[str, str], ...] | None = None
 
-def params_of(parts: Parts | None) -> tuple[tuple[str, str], ...]:
-    """Return the raw parameters of a URL."""
-    if parts is None or not parts.query:
-        return ()
-    return tuple((name.removeprefix("amp;"), value) for name, value in pairs(parts.query))
+    @property
+    def params(self) -> tuple[tuple[str, str], ...]:
+        """Raw names and values of the query, an ``amp;`` of twice escaped HTML taken off."""
+        if self._params is None:
+            query = self.parts.query if self.parts is not None else None
+            found = pairs(query) if query else ()
+            self._params = tuple([(name.removeprefix("amp;"), value) for name, value in found])
+        return self._params
 
 
 class Extractor:

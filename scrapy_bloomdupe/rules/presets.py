@@ -7,14 +7,15 @@ idempotence would depend on luck.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import takewhile
 from typing import Any
 
 import scrapy_bloomdupe.rules.query_steps as query_steps
 import scrapy_bloomdupe.rules.steps as steps
 from scrapy_bloomdupe.errors import ConfigurationError
-from scrapy_bloomdupe.rules.urls import Step
+from scrapy_bloomdupe.rules.urls import Change, Parts, PartsStep, Step, join
 
 SAFE, USUAL, LOSSY = "safe", "usual", "lossy"
 
@@ -143,9 +144,25 @@ class Pipeline:
 
     names: tuple[str, ...]
     steps: tuple[Step, ...]
+    # What follows `parse` and `percent`, if both are there: changes of parts, and what comes after them.
+    _changes: tuple[Change, ...] | None = field(init=False, repr=False, compare=False)
+    _rest: tuple[Step, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        changes: tuple[Change, ...] | None = None
+        rest = self.steps
+        if rest[:2] == (steps.parse, steps.percent):
+            rest = rest[2:]
+            ahead = tuple(takewhile(lambda step: isinstance(step, PartsStep), rest))
+            changes = tuple(step.change for step in ahead if isinstance(step, PartsStep))
+            rest = rest[len(ahead) :]
+        object.__setattr__(self, "_changes", changes)
+        object.__setattr__(self, "_rest", rest)
 
     def __call__(self, url: str) -> str:
         """Return the canonical form of *url*; what is no URL stays as it is."""
+        if self._changes is not None:
+            return self.of_parsed(url, *steps.normal_parts(url))
         rest = self.steps
         if rest and rest[0] is steps.parse:
             normal = steps.parsed(url)
@@ -155,6 +172,27 @@ class Pipeline:
         for step in rest:
             url = step(url)
         return url
+
+    def of_parsed(self, url: str, normal: str | None, parts: Parts | None) -> str:
+        """Return the canonical form of a URL of which ``parse`` and ``percent`` are done.
+
+        Args:
+            url: as it came.
+            normal, parts: see ``steps.normal_parts``.
+        """
+        if self._changes is None:
+            return self(url)
+        if normal is None:
+            return url
+        if parts is None:
+            text = normal
+        else:
+            for change in self._changes:
+                parts = change(parts)
+            text = join(parts)
+        for step in self._rest:
+            text = step(text)
+        return text
 
     def trace(self, url: str) -> list[tuple[str, str]]:
         """Return the output of each step, with its name."""

@@ -14,11 +14,12 @@ from urllib.parse import urljoin
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.rules.catalogue import RULES
-from scrapy_bloomdupe.rules.extraction import Ambiguous, Extractor, Page, Untrusted, params_of
+from scrapy_bloomdupe.rules.extraction import Ambiguous, Extractor, Page, Untrusted
 from scrapy_bloomdupe.rules.loading import load_file
 from scrapy_bloomdupe.rules.matching import HostIndex, Matcher
 from scrapy_bloomdupe.rules.presets import PRESETS, Pipeline, pipeline
 from scrapy_bloomdupe.rules.rule import Rule, make_rule
+from scrapy_bloomdupe.rules.steps import normal_parts
 from scrapy_bloomdupe.rules.urls import decode_form, hostname, split
 
 #: Part of every key and of the digest of the rules: raised when the engine makes other keys.
@@ -79,8 +80,7 @@ class RuleSet:
         self.rules = tuple(rules)
         names = PRESETS.get(preset or "safe", PRESETS["usual"])
         self.canonical = pipeline(names)
-        self._normal = pipeline(("parse", "percent"))
-        self._bare = pipeline(("lone_query", "drop_plain_fragment"))
+        self._bare = pipeline("safe")
         self._compiled = [self._compile(rule) for rule in rules]
         self._index = HostIndex([rule.match for rule in rules])
 
@@ -147,11 +147,14 @@ class RuleSet:
 
     def page(self, url: str) -> Page:
         """Return *url* as rules see it."""
-        normal = self._normal(url)
-        parts = split(normal)  # with any fragment: a rule may look for its id there
+        normal, parts = normal_parts(url)
+        text = normal
+        if text is None:
+            text, parts = url, split(url)
+        # With any fragment: a rule may look for its id there.
         host = hostname(parts.authority).rstrip(".") if parts is not None else ""
-        bare = self._bare(normal) if "#" in normal or normal.endswith("?") else normal
-        return Page(bare, parts, host, params_of(parts))
+        bare = self._bare.of_parsed(url, text, parts) if "#" in text or text.endswith("?") else text
+        return Page(bare, parts, host, normal)
 
     def candidates(self, page: Page) -> list[Rule]:
         """Return the rules whose host is that of *page*, in the order in which they are asked."""
@@ -180,7 +183,11 @@ class RuleSet:
         missed: str | None = None
 
         def by_url(action: str, rule: str | None, fetched: str, missed: str | None) -> Decision:
-            key = _key("url", (canonical(url),))
+            if page.normal is not None and canonical.names == self._bare.names:
+                form = page.url
+            else:
+                form = canonical.of_parsed(url, page.normal, page.parts)
+            key = _key("url", (form,))
             return Decision(action, key, rule, fetched, missed=missed, steps_by=steps_by)
 
         for position in self._index.candidates(page.host):
@@ -245,7 +252,7 @@ def _rank(rule: Rule) -> tuple[int, int]:
 
 def _key(namespace: str, values: Sequence[str]) -> str:
     # The length before each value: no value can look like two.
-    return f"{ENGINE_VERSION}|{namespace}|" + "|".join(f"{len(value)}:{value}" for value in values)
+    return f"{ENGINE_VERSION}|{namespace}|" + "|".join([f"{len(value)}:{value}" for value in values])
 
 
 def _digest(text: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from scrapy_bloomdupe.rules.urls import Parts, hostname, join, on_parts, split
 
@@ -35,8 +36,38 @@ def _escape_surrogate(match: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
 
 
+# What the parser leaves as it is in every place of a URL: neither in a percent-encode set (WHATWG URL,
+# section 1.3) nor a tab, newline or backslash. `?` and `#` begin the next part.
+_LEFT_ALONE = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&()*+,;=:@/?#%"
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9._:-]+")
+_MAX_ORIGIN = 300  # characters
+
+
+@lru_cache(maxsize=4096)
+def _is_normal_origin(origin: str) -> bool:
+    # Asked of the parser itself: scheme, host and port do not depend on what follows them.
+    return _ORIGIN.fullmatch(origin) is not None and _asked(f"{origin}/") == f"{origin}/"
+
+
+def _is_normal(url: str) -> bool:
+    """Return whether *url* certainly is as a browser reads it; False says nothing."""
+    if not url.isascii():
+        return False
+    slash = url.find("/", 8)
+    if not 8 <= slash <= _MAX_ORIGIN or url[slash:].encode().translate(None, _LEFT_ALONE):
+        return False
+    # A dot segment, perhaps, or an escaped one.
+    if "/." in url or ("%2" in url and ("%2e" in url or "%2E" in url)):
+        return False
+    return _is_normal_origin(url[:slash])
+
+
 def parsed(url: str) -> str | None:
     """Return *url* as a browser reads it, or None if it is no URL."""
+    return url if _is_normal(url) else _asked(url)
+
+
+def _asked(url: str) -> str | None:
     assert _normalize is not None
     try:
         return _normalize(url)
@@ -55,19 +86,35 @@ def parse(url: str) -> str:
 # RFC 3986 section 2.3.
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
-_DECODED = {
-    f"{high}{low}": chr(int(high + low, 16))
+_FORMS = {
+    f"{high}{low}": chr(code) if (code := int(high + low, 16)) in _UNRESERVED else f"%{code:02X}"
     for high in "0123456789ABCDEFabcdef"
     for low in "0123456789ABCDEFabcdef"
-    if int(high + low, 16) in _UNRESERVED
 }
+_NORMAL_ESCAPES = frozenset(pair for pair, form in _FORMS.items() if form == f"%{pair}")
 
 
 def _unescape(match: re.Match[str]) -> str:
-    digits = match[1]
-    if digits is None:
-        return "%25"  # a stray per cent sign; left alone it could begin an escape with what follows
-    return _DECODED.get(digits) or f"%{digits.upper()}"
+    # A stray per cent sign, left alone, could begin an escape with what follows.
+    return _FORMS[match[1]] if match[1] is not None else "%25"
+
+
+def _unescaped(text: str) -> str:
+    if _NORMAL_ESCAPES.issuperset({piece[:2] for piece in text.split("%")[1:]}):
+        return text
+    return _ESCAPE.sub(_unescape, text)
+
+
+def _percent_parts(parts: Parts) -> Parts:
+    """Return *parts* with their escapes as in ``percent``."""
+    scheme, authority, path, query, fragment = parts
+    return Parts(
+        scheme,
+        authority,
+        _unescaped(path),
+        _unescaped(query) if query is not None else None,
+        _unescaped(fragment) if fragment is not None else None,
+    )
 
 
 def percent(url: str) -> str:
@@ -76,10 +123,19 @@ def percent(url: str) -> str:
     if "%" not in url:
         return url
     parts = split(url)
-    if parts is None:
-        return url
-    start = len(parts.scheme) + len(parts.authority)
-    return url[:start] + _ESCAPE.sub(_unescape, url[start:])
+    return url if parts is None else join(_percent_parts(parts))
+
+
+def normal_parts(url: str) -> tuple[str | None, Parts | None]:
+    """Return *url* after ``parse`` and ``percent``, and its parts; None: it is no URL, or has none."""
+    normal = parsed(url)
+    if normal is None:
+        return None, None
+    parts = split(normal)
+    if "%" in normal and parts is not None:
+        parts = _percent_parts(parts)
+        normal = join(parts)
+    return normal, parts
 
 
 def _decode_all(match: re.Match[str]) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 Step = Callable[[str], str]
+Change = Callable[["Parts"], "Parts"]
 
 
 class Parts(NamedTuple):
@@ -80,13 +81,24 @@ def pairs(query: str) -> list[tuple[str, str]]:
     return found
 
 
-def on_parts(change: Callable[[Parts], Parts]) -> Step:
-    """Return the step that changes the parts of a URL, and leaves an opaque one alone."""
+class PartsStep:
+    """A step that changes the parts of a URL, and leaves an opaque one alone.
 
-    def step(url: str) -> str:
+    Attributes:
+        change: what it does, for whoever has the parts already: of several in a row, only the first has
+            to cut and the last to join.
+    """
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.__name__ = change.__name__.strip("_")
+        self.__doc__ = change.__doc__
+
+    def __call__(self, url: str) -> str:
         parts = split(url)
-        return url if parts is None else join(change(parts))
+        return url if parts is None else join(self.change(parts))
 
-    step.__name__ = change.__name__.strip("_")
-    step.__doc__ = change.__doc__
-    return step
+
+def on_parts(change: Change) -> Step:
+    """Return the step that changes the parts of a URL, and leaves an opaque one alone."""
+    return PartsStep(change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 
@@ -34,6 +34,22 @@ class Store(Protocol):
 
         Raises:
             StoreError: as ``add``.
+        """
+        ...
+
+    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+        """Add *keys* one after the other; return the answers of ``add``.
+
+        Raises:
+            StoreError: as ``add``; nothing is known of any of the keys.
+        """
+        ...
+
+    def put_many(self, keys: Sequence[bytes]) -> None:
+        """Add *keys* without asking.
+
+        Raises:
+            StoreError: as ``put``; nothing is known of any of the keys.
         """
         ...
 

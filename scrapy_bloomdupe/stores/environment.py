@@ -171,7 +171,8 @@ class Environment:
             StoreError: the file could not be read.
         """
         try:
-            value: bytes | None = self.reader().get(key, db=database)
+            # By place: naming the database costs a fifth of the look-up.
+            value: bytes | None = (self._reader or self.reader()).get(key, None, database)
         except lmdb.Error as exc:
             raise _store_error(self.path, "read", exc) from exc
         return value

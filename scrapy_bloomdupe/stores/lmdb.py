@@ -7,7 +7,7 @@ LMDB because it is ordered (search by bisection), opens at once at any size, and
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from scrapy_bloomdupe.errors import StoreError
 from scrapy_bloomdupe.stores.environment import Environment, Transaction
@@ -68,6 +68,16 @@ class LmdbStore:
         self._waiting.discard(key)
         if self.environment.read(self._database, key) is not None:
             self._removed.add(key)
+
+    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+        return [self.add(key) for key in keys]
+
+    def put_many(self, keys: Sequence[bytes]) -> None:
+        if keys and all(1 <= len(key) <= MAX_KEY_SIZE for key in keys):
+            self._waiting.update(keys)
+            keys = keys[-1:]  # one that is put looks whether the group is full
+        for key in keys:
+            self.put(key)
 
     def __contains__(self, key: bytes) -> bool:
         if key in self._waiting:

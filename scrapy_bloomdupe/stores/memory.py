@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 
 class MemoryStore:
@@ -22,6 +22,12 @@ class MemoryStore:
 
     def remove(self, key: bytes) -> None:
         self._keys.discard(key)
+
+    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+        return [self.add(key) for key in keys]
+
+    def put_many(self, keys: Sequence[bytes]) -> None:
+        self._keys.update(keys)
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._keys

@@ -1,4 +1,6 @@
-"""What do rules cost? The preset `safe` beside w3lib's canonicalize_url, and a hundred rules beside one.
+"""What do rules cost? The preset `safe` beside w3lib's canonicalize_url, and many rules beside one.
+
+The one rule is for a hundred sites; the hundred are for one of them each, so that both find the same ids.
 
 ``python tests/benchmarks/rules.py [--urls 100000] [--rounds 5] [--json FILE]``
 """
@@ -44,10 +46,12 @@ def mix(count: int) -> list[str]:
 
 
 def rules(count: int) -> list[dict[str, Any]]:
-    """Return id rules for *count* sites; one of them is in the mix however many there are."""
+    """Return id rules: one for a hundred sites, or one for each of them and of others that nobody links."""
+    sites = [f"shop{i}.example" for i in range(max(count, 100))]
+    named = [sites] if count == 1 else [[site] for site in sites]
     return [
-        {"name": f"site{i}", "match": {"domain": f"shop{i}.example"}, "key": {"sources": ["query:id"]}}
-        for i in range(count)
+        {"name": f"rule{i}", "match": {"domain": domains}, "key": {"sources": ["query:id"]}}
+        for i, domains in enumerate(named)
     ]
 
 
@@ -72,24 +76,31 @@ def main() -> None:
     arguments = parser.parse_args()
     count, rounds = (2_000, 1) if arguments.quick else (int(arguments.urls), arguments.rounds)
     urls = mix(count)
-    one, hundred = RuleSet.load("safe", rules(1)), RuleSet.load("safe", rules(100))
+    one, hundred, thousand = (RuleSet.load("safe", rules(count)) for count in (1, 100, 1000))
+    usual = RuleSet.load("usual")
     found = interleaved(
         {
             "w3lib canonicalize_url": timed(canonicalize_url, urls),
             "steps of `safe`": timed(pipeline("safe"), urls),
             "decide, 1 rule": timed(one.decide, urls),
             "decide, 100 rules": timed(hundred.decide, urls),
+            "decide, 1,000 rules": timed(thousand.decide, urls),
+            "decide, `usual`, no rules": timed(usual.decide, urls),
         },
         rounds,
     )
     base = found["w3lib canonicalize_url"]["us"]
     rows = [["work per URL", "us", "of w3lib"]]
     rows += [[name, f"{figures['us']:.1f}", f"{figures['us'] / base:.2f}"] for name, figures in found.items()]
-    ratio = found["decide, 100 rules"]["us"] / found["decide, 1 rule"]["us"]
+    ratios = {
+        count: found[f"decide, {count} rules"]["us"] / found["decide, 1 rule"]["us"]
+        for count in ("100", "1,000")
+    }
     print(f"{count:,} URLs, {rounds} rounds, medians")
     print(table(rows))
-    print(f"a hundred rules cost {ratio:.2f} times what one costs")
-    write_json(arguments.json, {"urls": count, "found": found, "ratio": ratio})
+    for number, ratio in ratios.items():
+        print(f"{number} rules cost {ratio:.2f} times what one costs")
+    write_json(arguments.json, {"urls": count, "found": found, "ratios": ratios})
 
 
 if __name__ == "__main__":
