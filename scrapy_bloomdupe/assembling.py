@@ -11,8 +11,9 @@ from pathlib import Path
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.journal import Journal, Seal, read_seal
+from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
+from scrapy_bloomdupe.records import Seal, read_seal
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.statefiles import (
     FILTER_NAME,

@@ -18,14 +18,13 @@ from scrapy.dupefilters import RFPDupeFilter
 from scrapy.settings import Settings
 
 import scrapy_bloomdupe.engine as engine
-import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
+import scrapy_bloomdupe.telling as telling
 from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, message
 from scrapy_bloomdupe.growing import GrowthWatch
-from scrapy_bloomdupe.importing import SEEN_NAME
 from scrapy_bloomdupe.journaling import Journaling
 from scrapy_bloomdupe.journalmiddleware import attach
 from scrapy_bloomdupe.keys import META_KEY, SPECIAL_META, RequestKeys, of_crawler, speaks, with_middleware
@@ -271,20 +270,13 @@ class BloomDupeFilter(RFPDupeFilter):
         self._committer = self._state = self._front = None
         # A request that comes after this passes, as at any failure; it does not open a new state.
         self._refused = True
-        extra = {"spider": self._watch.spider}
-        self._watch.attempt(stats.ERROR_CLOSE, lambda: self._publish(state))
-        self._watch.attempt(
-            stats.ERROR_CLOSE, lambda: logger.info(report.summary(state, self._watch.verdicts()), extra=extra)
-        )
-        for line in self._rules.lines():
-            logger.info("Rule %s", line, extra=extra)
+        telling.closing(state, self._watch, self._rules.lines())
         write = journaling is None or not journaling.failed
         self._watch.attempt(stats.ERROR_CLOSE, lambda: state.close(write=write))
         if self._dry_run is not None:
             self._watch.attempt(stats.ERROR_CLOSE, self._dry_run.close)
-        if journaling is None and not state.temporary and (waiting := self._waiting_requests()):
-            jobdir = bool(self._settings.get("JOBDIR"))
-            logger.warning(report.left_waiting(state, waiting, jobdir=jobdir), extra=extra)
+        if journaling is None and not state.temporary:
+            telling.left_waiting(state, self._watch, self._settings)
 
     def _open_state(self) -> None:
         if type(self).request_fingerprint is not RFPDupeFilter.request_fingerprint:
@@ -310,7 +302,7 @@ class BloomDupeFilter(RFPDupeFilter):
         where = read.directory
         state = open_temporary(options) if where is None else open_or_create(where, options)
         try:
-            self._publish(state)
+            telling.publish(state, self._watch)
             if dry:
                 self._dry_run = DryRun(keys, read.options, self._settings, self._watch)
             self._journaling = self._start_journal(state, read)
@@ -328,8 +320,7 @@ class BloomDupeFilter(RFPDupeFilter):
             _of_crawler[self._crawler] = self
         self._committer = Committer(state, self._watch, self._journaling)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
-        self._watch.set(stats.OPEN_SECONDS, round(state.open_seconds, 6))
-        self._tell(state)
+        telling.opened(state, self._watch, self._settings)
         if self._crawler is not None:
             connect = self._crawler.signals.connect
             connect(self._redirects.response_received, signal=signals.response_received)
@@ -365,18 +356,6 @@ class BloomDupeFilter(RFPDupeFilter):
             sync=read.options.sync,
         )
 
-    def _tell(self, state: State) -> None:
-        extra = {"spider": self._watch.spider}
-        if state.is_new and (seen := self._seen_by_scrapy()):
-            state.notices.append(report.not_imported(seen))
-        if not state.was_clean and self._journaling is None:
-            state.notices.append(report.unclean(state))
-        for what in state.recovered:
-            self._watch.count(stats.RECOVERED + what)
-        for notice in state.notices:
-            logger.warning(notice, extra=extra)
-        logger.info(report.opened(state), extra=extra)
-
     def _spider_opened(self) -> None:
         if self._committer is None:
             return
@@ -400,25 +379,6 @@ class BloomDupeFilter(RFPDupeFilter):
         except Exception as exc:
             self._watch.failed(stats.ERROR_KEY, exc, request)
             return True
-
-    def _publish(self, state: State) -> None:
-        info = state.filter.info()
-        self._watch.set(stats.KEYS, state.num_keys())
-        self._watch.set(stats.LAYERS, len(info.layers))
-        self._watch.set(stats.FILL, round(info.fill, 4))
-        self._watch.set(stats.ERROR_RATE_ESTIMATE, float(f"{info.error_rate_estimate:.3g}"))
-        self._watch.set(stats.FILTER_BYTES, info.num_bytes)
-
-    def _seen_by_scrapy(self) -> Path | None:
-        """Return the file of Scrapy's own filter in the job directory, if it has something in it."""
-        jobdir = self._settings.get("JOBDIR")
-        path = Path(jobdir, SEEN_NAME) if jobdir else None
-        return path if path is not None and path.is_file() and path.stat().st_size else None
-
-    def _waiting_requests(self) -> int:
-        """Return how many requests were scheduled, not sent, and are not in a disk queue: they are marked
-        as seen and nobody has them. With a JOBDIR those that Scrapy could not serialize."""
-        return self._watch.value("scheduler/enqueued/memory") - self._watch.value("scheduler/dequeued/memory")
 
 
 _of_crawler: WeakKeyDictionary[Crawler, BloomDupeFilter] = WeakKeyDictionary()

@@ -21,7 +21,8 @@ import scrapy_bloomdupe.requestbytes as requestbytes
 import scrapy_bloomdupe.requestqueue as requestqueue
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.feeds import Feeds
-from scrapy_bloomdupe.journal import Journal, Seal
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import Seal
 from scrapy_bloomdupe.resuming import Resumption
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.units import Units

@@ -11,7 +11,7 @@ from pathlib import Path
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import message
 from scrapy_bloomdupe.filters.growth import Growth
-from scrapy_bloomdupe.journal import Record
+from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.state import State
 

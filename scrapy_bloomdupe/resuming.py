@@ -12,7 +12,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import scrapy_bloomdupe.report as report
-from scrapy_bloomdupe.journal import Journal, Record
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import Record, name_of
 from scrapy_bloomdupe.unit import META_UNIT
 from scrapy_bloomdupe.units import Units
 
@@ -145,7 +146,7 @@ class Resumption:
         """Return the request, or what is wrong with it; neither: it is of another spider."""
         if record.damaged:
             return None, "its record is damaged"
-        if record.spider != self._spider.name:
+        if record.spider != name_of(self._spider.name):
             return None, ""
         try:
             return self._load(record.request), ""

@@ -17,8 +17,9 @@ import scrapy_bloomdupe.requestbytes as requestbytes
 import scrapy_bloomdupe.requestqueue as requestqueue
 from scrapy_bloomdupe.assembling import last_seal
 from scrapy_bloomdupe.errors import BloomdupeError
-from scrapy_bloomdupe.journal import Journal, Record
+from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
+from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.statefiles import make_directory
 from scrapy_bloomdupe.unit import META_UNIT
 

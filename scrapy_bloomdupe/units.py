@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from scrapy_bloomdupe.journal import Journal, Record
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.seen import SeenSet
 from scrapy_bloomdupe.unit import META_UNIT, Phase, Unit
 

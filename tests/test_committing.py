@@ -19,8 +19,8 @@ import scrapy_bloomdupe.engine as engine
 from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.errors import StoreError
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.journal import Record
 from scrapy_bloomdupe.opening import open_or_create
+from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import GROUP_SIZE, LmdbStore

@@ -20,9 +20,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-import scrapy_bloomdupe.journal as journals
+import scrapy_bloomdupe.records as records
 from scrapy_bloomdupe.errors import StateCorrupt, StoreError
-from scrapy_bloomdupe.journal import Journal, Record, Seal, read_seal
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import Record, Seal, read_seal
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
@@ -152,7 +153,8 @@ def test_a_flush_of_the_store_takes_the_journal_with_it(place: Place) -> None:
 
 
 _WRITE_UNTIL_KILLED = """
-from scrapy_bloomdupe.journal import Journal, Record
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
@@ -344,7 +346,7 @@ def test_a_number_that_is_pending_is_not_given_again_whatever_the_counter_says(p
 def test_a_run_is_given_what_was_pending_before_it_and_not_what_it_adds(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "_CHUNK", 3)
+    monkeypatch.setattr(records, "_CHUNK", 3)
     old = [add(place.journal) for _ in range(10)]
     place.environment.commit()
     place.crash()

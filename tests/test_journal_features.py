@@ -15,7 +15,7 @@ from killing import BARE, EXACT, STOCK
 from mocksite import Area, Site, mock_site
 from scrapy.settings import default_settings
 
-from scrapy_bloomdupe.journal import Seal, read_seal
+from scrapy_bloomdupe.records import Seal, read_seal
 from scrapy_bloomdupe.stores.environment import Environment
 
 INT, KILL = signal.SIGINT, signal.SIGKILL

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_bloomdupe.journal import Journal, JournalView, Record, Seal, pack, read_seal, unpack
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import JournalView, Record, Seal, pack, read_seal, unpack
 from scrapy_bloomdupe.stores.environment import Environment, verify
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 

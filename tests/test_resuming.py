@@ -14,8 +14,8 @@ from scrapy.http import Response
 
 import scrapy_bloomdupe.requestbytes as requestbytes
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.journal import Record, Seal
 from scrapy_bloomdupe.opening import open_or_create
+from scrapy_bloomdupe.records import Record, Seal
 from scrapy_bloomdupe.resuming import Resumption
 from scrapy_bloomdupe.unit import META_UNIT
 from scrapy_bloomdupe.units import Units

@@ -17,8 +17,8 @@ import scrapy_bloomdupe.requestqueue as requestqueue
 import scrapy_bloomdupe.takeover as takeover
 from scrapy_bloomdupe.errors import StoreError
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.journal import Seal
 from scrapy_bloomdupe.opening import open_or_create
+from scrapy_bloomdupe.records import Seal
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue
