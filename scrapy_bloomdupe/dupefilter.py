@@ -51,6 +51,8 @@ logger = logging.getLogger(__name__)
 Link = TypeVar("Link", bound=Any)
 
 _VERDICTS = stats.VERDICTS
+# So many requests are written down between two looks at whether too much waits.
+_RELIEF = 100
 # What keeps a request from being judged by its URL alone: a key of its own, a redirect, a replay.
 _PASSES_FRONT = SPECIAL_META | {"redirect_urls", META_UNIT}
 
@@ -93,6 +95,7 @@ class BloomDupeFilter(RFPDupeFilter):
         self._journaling: Journaling | None = None
         self._front: RawFront | None = None
         self._has_rules = True
+        self._journalled = 0
         self._queue = QueueCheck()
         self._trouble: Exception | None = None
         self._watch = Watch(crawler)
@@ -233,8 +236,10 @@ class BloomDupeFilter(RFPDupeFilter):
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
             return False
-        assert self._committer is not None
-        self._committer.relieve()
+        if not seen:
+            self._journalled += 1
+            if self._journalled % _RELIEF == 0 and self._committer is not None:
+                self._committer.relieve()
         return seen
 
     def _decide(self, request: Request) -> Decision | None:

@@ -29,6 +29,7 @@ from scrapy_bloomdupe.records import (
     Seal,
     chunk_after,
     pack,
+    pack_parts,
     read_meta,
     seal_of,
     unpack,
@@ -134,6 +135,11 @@ class Journal:
     def add(self, record: Record) -> None:
         """Take a request as pending; its number is from ``next_number``."""
         self._added[record.number] = pack(record)
+        self._count += 1
+
+    def add_request(self, number: int, key: bytes | None, spider: bytes, request: bytes) -> None:
+        """As ``add``, for every link of a crawl; *spider* is its name as a record has it."""
+        self._added[number] = pack_parts(number, key or b"", spider, request)
         self._count += 1
 
     def own(self, number: int, key: bytes) -> None:

@@ -83,7 +83,7 @@ class Journaling:
         self._done_before = journal.num_done
         self._starts: dict[int, tuple[Request, bytes]] = {}
         self.failed = self.closed = False
-        dump = partial(requestbytes.dump, spider=spider)
+        dump = requestbytes.RequestWriter(spider)
         self.units = Units(journal, state.seen, spider.name, dump, retry_failed=retry_failed)
         whole = journal.seal is None or not trusted
         load = partial(requestbytes.load, spider=spider)

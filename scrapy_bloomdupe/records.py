@@ -50,14 +50,18 @@ class Record:
 
 def name_of(spider: str) -> str:
     """Return the name of a spider as a record has it: a long one is cut."""
-    return spider.encode()[:_LONGEST_NAME].decode(errors="replace")
+    return spider.encode()[:_LONGEST_NAME].decode(errors="ignore")
 
 
 def pack(record: Record) -> bytes:
     """Return the bytes of *record*; its number is the key that they are kept under."""
-    key, spider = record.key or b"", record.spider.encode()[:_LONGEST_NAME]
-    rest = struct.pack("<BBB", _VERSION, len(key), len(spider)) + key + spider + record.request
-    return struct.pack("<I", zlib.crc32(NUMBER.pack(record.number) + rest)) + rest
+    return pack_parts(record.number, record.key or b"", name_of(record.spider).encode(), record.request)
+
+
+def pack_parts(number: int, key: bytes, spider: bytes, request: bytes) -> bytes:
+    """As ``pack``, without the object; no key: empty, *spider* has at most 255 bytes."""
+    rest = bytes((_VERSION, len(key), len(spider))) + key + spider + request
+    return zlib.crc32(rest, zlib.crc32(NUMBER.pack(number))).to_bytes(4, "little") + rest
 
 
 def unpack(number: int, data: bytes) -> Record:

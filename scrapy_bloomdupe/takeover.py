@@ -118,13 +118,14 @@ def adopt(
     if place is None or not place.exists() or spider is None:
         return []
     journal.clear()
+    dump = requestbytes.RequestWriter(spider)
     count, problem = 0, ""
     try:
         for request in requestqueue.adopted(crawler, place):
             number = journal.next_number()
             request.meta[META_UNIT] = f"{journal.token}:{number}"
             key = None if request.dont_filter else _key_or_none(key_of, request)
-            journal.add(Record(number, key, spider.name, requestbytes.dump(request, spider)))
+            journal.add(Record(number, key, spider.name, dump(request)))
             count += 1
             if count % _CHUNK == 0:
                 journal.environment.commit()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from scrapy_bloomdupe.journal import Journal
-from scrapy_bloomdupe.records import Record
+from scrapy_bloomdupe.records import name_of
 from scrapy_bloomdupe.seen import SeenSet
 from scrapy_bloomdupe.unit import META_UNIT, Phase, Unit
 
@@ -47,7 +47,7 @@ class Units:
         self.journal = journal
         self.num_unserializable = 0
         self._seen = seen
-        self._spider = spider
+        self._spider = name_of(spider).encode()
         self._serialize = serialize
         self._retry_failed = retry_failed
         self._active: dict[int, Unit] = {}
@@ -298,7 +298,7 @@ class Units:
             # before this one is, and replayed it gives this request again.
             self._hold(Unit(number, request, Phase.QUEUED), key, parent)
             return
-        self.journal.add(Record(number, key, self._spider, data))
+        self.journal.add_request(number, key, self._spider, data)
 
     def _hold(self, unit: Unit, key: bytes | None, parent: Unit | None) -> None:
         self.num_unserializable += 1
