@@ -95,6 +95,9 @@ class Committer:
         try:
             if ended:
                 journaling.prepare()
+            elif self._state.journal is not None and self._state.journal.has_ended:
+                # Ended by the idle handler in this very turn.
+                journaling.flush_feeds()
             if self._state.flush():
                 now = time.perf_counter()
                 self._not_before = now + min(_INTERVAL, _LEAST_PAUSE * (now - started))

@@ -36,7 +36,7 @@ from scrapy_bloomdupe.rulewatch import RuleWatch, idle_rules
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.settings import BloomdupeSettings
 from scrapy_bloomdupe.state import State
-from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue
+from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue, refuse_half_adopted
 from scrapy_bloomdupe.unit import META_UNIT
 from scrapy_bloomdupe.watch import Watch
 
@@ -339,6 +339,8 @@ class BloomDupeFilter(RFPDupeFilter):
         if read.directory is not None and read.options.journal:
             attach(crawler)
             self._queue = check_queue(Path(jobdir) if jobdir else None, read.directory.absolute())
+        elif jobdir:
+            refuse_half_adopted(Path(jobdir))
 
     def _start_journal(self, state: State, read: BloomdupeSettings) -> Journaling | None:
         if state.journal is None or self._crawler is None or not engine.is_crawling(self._crawler):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,6 +37,10 @@ from scrapy_bloomdupe.records import (
     with_crc,
 )
 from scrapy_bloomdupe.stores.environment import Environment, Transaction
+
+# Frozen. Of a start request: the first number of the run that wrote this, how often that run asked it, and
+# how often earlier ones had, beyond that.
+_START = struct.Struct("<QII")
 
 
 class Journal:
@@ -77,9 +82,9 @@ class Journal:
         self.first = self._next
         self._added: dict[int, bytes] = {}
         self._ended: dict[int, bool] = {}
-        self._marks: set[tuple[int, bytes]] = set()
+        self._marks: dict[tuple[int, bytes], bytes] = {}
         self._owners: set[int] = set()
-        self._started: set[bytes] = set()
+        self._started: dict[bytes, bytes] = {}
         self._retired: set[int] = set()
         self._clear_starts = False
         self._next_seal: Seal | None = None
@@ -142,9 +147,9 @@ class Journal:
         self._added[number] = pack_parts(number, key or b"", spider, request)
         self._count += 1
 
-    def own(self, number: int, key: bytes) -> None:
-        """Note that the mark *key* was set for a redirect of *number*."""
-        self._marks.add((number, key))
+    def own(self, number: int, key: bytes, request: bytes = b"") -> None:
+        """Note that the mark *key* was set for a redirect of *number* to *request*; empty: not known."""
+        self._marks[number, key] = request
         self._owners.add(number)
 
     def owns(self, number: int, key: bytes) -> bool:
@@ -162,17 +167,22 @@ class Journal:
 
     def keys_of(self, number: int) -> list[bytes]:
         """Return every mark that the pending request *number* owns."""
-        keys = {key for owner, key in self._marks if owner == number}
-        prefix = NUMBER.pack(number)
-        with self.environment.reading() as txn, txn.cursor(self._owned) as cursor:
-            found = cursor.set_range(prefix)
-            while found and cursor.key().startswith(prefix):
-                keys.add(cursor.key()[len(prefix) :])
-                found = cursor.next()
+        keys = set(self.targets_of(number))
         record = self.get(number)
         if record is not None and record.key is not None:
             keys.add(record.key)
         return sorted(keys)
+
+    def targets_of(self, number: int) -> dict[bytes, bytes]:
+        """Return the marks of what the pending request *number* was redirected to, and those requests."""
+        targets = {key: request for (owner, key), request in self._marks.items() if owner == number}
+        prefix = NUMBER.pack(number)
+        with self.environment.reading() as txn, txn.cursor(self._owned) as cursor:
+            found = cursor.set_range(prefix)
+            while found and cursor.key().startswith(prefix):
+                targets[cursor.key()[len(prefix) :]] = cursor.value()
+                found = cursor.next()
+        return targets
 
     def end(self, number: int, *, failed: bool = False) -> None:
         """Take the pending request *number* as done, or keep it for the next run as *failed*."""
@@ -189,13 +199,30 @@ class Journal:
         self.num_failed -= 1
 
     def note_start(self, digest: bytes) -> None:
-        """Remember that a start request with this digest was scheduled."""
-        self._started.add(digest)
+        """Remember that a start request with this digest was scheduled, once more."""
+        had, left = self._start(digest)
+        self._started[digest] = _START.pack(self.first, had + 1, left)
 
     def has_started(self, digest: bytes) -> bool:
-        """Return whether an earlier run, since the last orderly end, scheduled this start request."""
-        found = self.environment.read(self._starts, digest)
-        return found is not None and found != NUMBER.pack(self.first)
+        """Return whether earlier runs, since the last orderly end, scheduled this start request more often
+        than this run has asked."""
+        return self._start(digest)[1] > 0
+
+    def skip_start(self, digest: bytes) -> bool:
+        """Return ``has_started``, and take the start request as asked once."""
+        had, left = self._start(digest)
+        if not left:
+            return False
+        self._started[digest] = _START.pack(self.first, had + 1, left - 1)
+        return True
+
+    def _start(self, digest: bytes) -> tuple[int, int]:
+        """Return how often a start request was asked in this run, and how often earlier ones did besides."""
+        data = self._started.get(digest) or self.environment.read(self._starts, digest)
+        if data is None or len(data) != _START.size:
+            return 0, 0
+        run, had, left = _START.unpack(data)
+        return (had, left) if run == self.first else (0, had + left)
 
     def get(self, number: int) -> Record | None:
         """Return the pending request *number*, if it is one."""
@@ -235,8 +262,8 @@ class Journal:
         def write(txn: Transaction) -> None:
             if self._clear_starts:
                 txn.drop(self._starts, delete=False)
-            for digest in self._started:
-                txn.put(digest, NUMBER.pack(self.first), db=self._starts)
+            for digest, data in self._started.items():
+                txn.put(digest, data, db=self._starts)
             for number in self._retired:
                 txn.delete(NUMBER.pack(number), db=self._failed)
             for number, failed in self._ended.items():
@@ -245,9 +272,9 @@ class Journal:
                 cursor.putmulti(
                     [(NUMBER.pack(n), data) for n, data in self._added.items() if n not in self._ended]
                 )
-            for number, key in self._marks:
+            for (number, key), request in self._marks.items():
                 if number not in self._ended:
-                    txn.put(NUMBER.pack(number) + key, b"", db=self._owned)
+                    txn.put(NUMBER.pack(number) + key, request, db=self._owned)
             txn.put(b"meta", with_crc(json.dumps(meta).encode()), db=self._meta)
 
         return write

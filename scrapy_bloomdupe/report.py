@@ -24,6 +24,10 @@ _PLACES = {
         "seen keys could not be written; they are kept in memory and tried again. Make room on the "
         "disk: what is not written when the process ends is crawled again by the next run"
     ),
+    stats.ERROR_QUEUE: (
+        "Scrapy's queue did not take a pending request; it stays pending for the next run. Check the disk "
+        "and the limit of open files"
+    ),
     stats.ERROR_SYNC: "the state could not be brought to the disk; a power loss could cost it",
     stats.ERROR_CLOSE: (
         "the state could not be closed in order; what was not written is crawled again by the next run"

@@ -84,10 +84,7 @@ class Resumption:
             number = record.number
             if self._units.is_active(number) or number in self._stuck or number in self._foreign:
                 continue
-            if number in self._tried and self._units.has_arrived(number):
-                # Sent, and dropped by something after that (a redirect to where the crawl may not go).
-                self._units.give_up(number)
-            elif number in self._tried:
+            if number in self._tried:
                 self._stuck.add(number)
                 logger.error(report.stuck(number), extra={"spider": self._spider})
             elif (request := self._restore(record)) is not None:
@@ -107,9 +104,9 @@ class Resumption:
         return len(self._stuck)
 
     def is_done(self, start: Request) -> bool:
-        """Return whether a start request was scheduled by the run that goes on here."""
+        """Return whether a start request was scheduled by the run that goes on here; asked once for each."""
         name = self.name_of_start(start) if self._whole else None
-        return name is not None and self._journal.has_started(name)
+        return name is not None and self._journal.skip_start(name)
 
     def name_of_start(self, start: Request) -> bytes | None:
         """Return 16 bytes that tell a start request from others, or None if that is not possible.
@@ -122,7 +119,8 @@ class Resumption:
         except Exception:
             return None
         parts["meta"] = {name: value for name, value in parts["meta"].items() if name != META_UNIT}
-        return blake2b(repr(sorted(parts.items())).encode(errors="replace"), digest_size=16).digest()
+        text = f"{self._spider.name} {sorted(parts.items())!r}"
+        return blake2b(text.encode(errors="replace"), digest_size=16).digest()
 
     def _pending(self) -> Iterator[Record]:
         if self._whole:

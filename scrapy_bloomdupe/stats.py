@@ -24,6 +24,7 @@ ERROR_KEY = ERROR + "key"
 ERROR_RULES = ERROR + "rules"
 ERROR_CHECK = ERROR + "check"
 ERROR_COMMIT = ERROR + "commit"
+ERROR_QUEUE = ERROR + "queue"
 ERROR_SYNC = ERROR + "sync"
 ERROR_GROWTH = ERROR + "growth"
 ERROR_OPEN = ERROR + "open"
@@ -78,6 +79,7 @@ ALL = (
     ERROR_RULES,
     ERROR_CHECK,
     ERROR_COMMIT,
+    ERROR_QUEUE,
     ERROR_SYNC,
     ERROR_GROWTH,
     ERROR_OPEN,

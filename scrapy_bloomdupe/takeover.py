@@ -16,7 +16,7 @@ import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.requestbytes as requestbytes
 import scrapy_bloomdupe.requestqueue as requestqueue
 from scrapy_bloomdupe.assembling import last_seal
-from scrapy_bloomdupe.errors import BloomdupeError
+from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.records import Record
@@ -79,6 +79,20 @@ def check_queue(jobdir: Path | None, directory: Path) -> QueueCheck:
     finally:
         lock.release()
     return check
+
+
+def refuse_half_adopted(jobdir: Path) -> None:
+    """Make sure that a crawl without a journal leaves no requests behind.
+
+    Raises:
+        ConfigurationError: a queue is being taken over into the journal.
+    """
+    place = jobdir / requestqueue.ADOPTED_NAME
+    if place.exists():
+        raise ConfigurationError(
+            f"{place} holds requests that a journal was about to take over: their pages would be lost. Leave "
+            "BLOOMDUPE_JOURNAL on until the job is finished"
+        )
 
 
 def _judge(check: QueueCheck, *, has_journal: bool, sealed: str | None) -> None:

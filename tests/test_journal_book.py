@@ -343,6 +343,23 @@ def test_a_number_that_is_pending_is_not_given_again_whatever_the_counter_says(p
     assert (42, 42) == (place.journal.first, place.journal.next_number())
 
 
+def test_a_start_request_that_was_asked_three_times_is_skipped_three_times(place: Place) -> None:
+    digest = b"s" * 16
+    for _ in range(3):
+        add(place.journal)
+        place.journal.note_start(digest)
+    place.environment.commit()
+    place.crash()
+    place.journal.begin()
+    assert place.journal.skip_start(digest)
+    add(place.journal)
+    place.environment.commit()
+    place.crash()
+    # Two that the run before did not come to, and the one it skipped.
+    place.journal.begin()
+    assert [True, True, True, False] == [place.journal.skip_start(digest) for _ in range(4)]
+
+
 def test_a_run_is_given_what_was_pending_before_it_and_not_what_it_adds(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
