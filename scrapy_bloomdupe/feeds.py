@@ -39,9 +39,9 @@ class Feeds:
         """
         for slot in self._slots():
             file = slot.file
-            if _takes_all(slot) and slot.itemcount < self.scraped:
+            if file is None and self.scraped and _takes_all(slot):
                 # Scrapy has logged why, and goes on.
-                raise OSError(f"the feed {slot.uri} has {slot.itemcount} of {self.scraped} items")
+                raise OSError(f"the feed {slot.uri} could not be opened; it has none of {self.scraped} items")
             if file is None or file.closed:
                 continue
             file.flush()
