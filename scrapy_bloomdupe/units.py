@@ -64,8 +64,8 @@ class Units:
         # Marks of its own that a unit of an earlier run has passed in this one.
         self._passed: dict[int, set[bytes]] = {}
         self._responses: WeakKeyDictionary[Response, Unit] = WeakKeyDictionary()
-        # By object: a request of a callback's output, its unit, and how often it was given.
-        self._awaited: dict[int, tuple[Request, Unit, int]] = {}
+        # By object: a request of a callback's output, and a unit for each time it was given.
+        self._awaited: dict[int, tuple[Request, list[Unit]]] = {}
         self._candidates: set[Unit] = set()
         #: Called when a unit may have become complete.
         self.on_complete: Callable[[], None] = lambda: None
@@ -178,8 +178,7 @@ class Units:
 
     def gave_request(self, unit: Unit, request: Request) -> None:
         """The output of a callback has a request in it."""
-        times = self._awaited[id(request)][2] if id(request) in self._awaited else 0
-        self._awaited[id(request)] = (request, unit, times + 1)
+        self._awaited.setdefault(id(request), (request, []))[1].append(unit)
         unit.requests += 1
         unit.output += 1
 
@@ -289,12 +288,12 @@ class Units:
 
     def _resolve(self, request: Request) -> Unit | None:
         """Return the unit whose output *request* is, and take it as scheduled."""
-        awaited = self._awaited.pop(id(request), None)
+        awaited = self._awaited.get(id(request))
         if awaited is None:
             return None
-        _, parent, times = awaited
-        if times > 1:
-            self._awaited[id(request)] = (request, parent, times - 1)
+        parent = awaited[1].pop(0)
+        if not awaited[1]:
+            del self._awaited[id(request)]
         parent.requests -= 1
         self._consider(parent)
         return parent

@@ -599,6 +599,28 @@ def test_a_second_claim_to_a_replay_is_another_request(crawl: Crawl) -> None:
     assert ["a", "b"] == crawl.pending
 
 
+def test_a_request_that_two_pages_give_is_awaited_by_both(crawl: Crawl) -> None:
+    shared = of_the_spider("x")
+    units = []
+    for name in ("a", "b"):
+        page = of_the_spider(name)
+        crawl.schedule(page)
+        crawl.units.started(page)
+        response = Response(page.url, request=page)
+        crawl.units.delivered(response)
+        units.append(crawl.units.of(response))
+        crawl.units.gave_request(units[-1], shared)
+        crawl.units.exhausted(units[-1])
+    crawl.units.settle()
+    assert ["a", "b"] == crawl.pending
+    crawl.schedule(shared)
+    crawl.units.settle()
+    assert ["b", "x"] == crawl.pending
+    crawl.schedule(shared)
+    crawl.units.settle()
+    assert ["x"] == crawl.pending
+
+
 def test_a_request_that_was_put_back_and_dropped_is_given_up(crawl: Crawl) -> None:
     crawl.schedule(of_the_spider("a"))
     crawl.schedule(of_the_spider("b"))
