@@ -86,6 +86,7 @@ class Journaling:
         dump = requestbytes.RequestWriter(spider)
         self.units = Units(journal, state.seen, spider.name, dump, retry_failed=retry_failed)
         whole = journal.seal is None or not trusted
+        self.units.whole = whole
         load = partial(requestbytes.load, spider=spider)
         self.resumption = Resumption(self.units, journal, spider, load, whole=whole)
         # What is in Scrapy's queue now.

@@ -59,7 +59,10 @@ class Units:
         self._retry_failed = retry_failed
         self._active: dict[int, Unit] = {}
         self._replayed: set[int] = set()
-        # Put back in this run: marks that it set are passed again.
+        #: Every request of an earlier run comes from the journal; else Scrapy's own queue has most of them,
+        #: as far as they had come.
+        self.whole = True
+        # Given again from the journal one by one: marks that they set are passed again.
         self._put_back: set[int] = set()
         # Marks of its own that a unit of an earlier run has passed in this one.
         self._passed: dict[int, set[bytes]] = {}
@@ -75,6 +78,8 @@ class Units:
         """Let *request*, which is the pending request *number*, be the one unit with this number."""
         request.meta[META_UNIT] = self._mark(number)
         self._replayed.add(number)
+        if not self.whole:
+            self._put_back.add(number)
 
     def replay_stranded(self, request: Request, number: int) -> None:
         """As ``replay``, for a request of this run: it passes the marks that it has set."""
@@ -284,7 +289,7 @@ class Units:
     def _enqueued(self, unit: Unit) -> None:
         """The scheduler has it, and the journal knows it: no need to keep it here."""
         if not unit.held:
-            del self._active[unit.number]
+            self._active.pop(unit.number, None)
 
     def _resolve(self, request: Request) -> Unit | None:
         """Return the unit whose output *request* is, and take it as scheduled."""
@@ -349,7 +354,7 @@ class Units:
         return True
 
     def _is_replay(self, unit: Unit) -> bool:
-        return unit.number < self.journal.first or unit.number in self._put_back
+        return (self.whole and unit.number < self.journal.first) or unit.number in self._put_back
 
     def _end(self, unit: Unit) -> None:
         if unit.held:

@@ -599,6 +599,21 @@ def test_a_second_claim_to_a_replay_is_another_request(crawl: Crawl) -> None:
     assert ["a", "b"] == crawl.pending
 
 
+def test_a_target_that_waits_in_scrapys_own_queue_is_not_pending_by_itself(crawl: Crawl) -> None:
+    request = of_the_spider("a")
+    crawl.schedule(request)
+    crawl.units.started(request)
+    target = request.replace(url="http://shop.example/b")
+    crawl.schedule(target)
+    crawl.commit()
+    crawl.crash()
+    # As after an end in order: the queue gives what was left in it.
+    crawl.units.whole = False
+    crawl.units.started(target)
+    crawl.give(crawl.fetch(target))
+    assert [] == crawl.pending
+
+
 def test_a_request_that_two_pages_give_is_awaited_by_both(crawl: Crawl) -> None:
     shared = of_the_spider("x")
     units = []
