@@ -224,7 +224,7 @@ class BloomDupeFilter(RFPDupeFilter):
         self._watch.count(stats.CACHED)
         self._watch.count(self._known_verdict)
         if decision is not None:
-            self._rules.judged(url, decision, seen=True)
+            self._watch.attempt(stats.ERROR_CHECK, lambda: self._rules.judged(url, decision, seen=True))
 
     def _journal(self, request: Request, key: bytes | None, *, seen: bool) -> bool:
         """Write *request* down if it passes, and return whether it does not."""
