@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scrapy_bloomdupe.addon import Addon
-    from scrapy_bloomdupe.dupefilter import BloomDupeFilter
+    from scrapy_bloomdupe.dupefilter import BloomDupeFilter, unseen
     from scrapy_bloomdupe.errors import BloomdupeError
     from scrapy_bloomdupe.filters.bloom import BloomFilter
     from scrapy_bloomdupe.fingerprinter import RulesFingerprinter
@@ -42,6 +42,7 @@ __all__ = [
     "SeenSet",
     "UrlRulesMiddleware",
     "Verdict",
+    "unseen",
 ]
 
 _HOMES = {
@@ -61,6 +62,7 @@ _HOMES = {
     "SeenSet": "seen",
     "UrlRulesMiddleware": "middleware",
     "Verdict": "seen",
+    "unseen": "dupefilter",
 }
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.journal import Journal, Seal, read_seal
+from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
+from scrapy_bloomdupe.records import Seal, read_seal
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.statefiles import (
     FILTER_NAME,
@@ -111,6 +112,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         if environment is not None:
             environment.close()
         raise
+    lock.looked_at()
     state = State(directory, lock, filter, store, environment)
     if journal is not None and environment is not None:
         state.attach(journal, environment)
@@ -145,6 +147,7 @@ def assemble(
         if environment is not None:
             environment.close()
         raise
+    lock.looked_at()
     return State(directory, lock, filter, store, environment)
 
 

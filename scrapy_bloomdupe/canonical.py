@@ -53,9 +53,9 @@ _DECODED = {f"{byte:02X}": chr(byte) for byte in range(0x20, 0x100)}
 # The `=` and `&` of a query with one `=` in each of its parameters.
 _MANY = 64
 _REGULAR = frozenset(b"&".join([b"="] * count) for count in range(1, _MANY + 1))
-# Scheme, host and port that w3lib leaves alone: no user, no capital, no port with a zero before it, none that
-# could be above 65535.
-_plain_origin = re.compile(r"https?://[a-z0-9._-]+(?::[1-9][0-9]{0,3})?").fullmatch
+# Scheme, host and port that w3lib leaves alone: no user, no capital, no port with a zero before it.
+_plain_origin = re.compile(r"https?://[a-z0-9._-]+(?::([1-9][0-9]{0,4}))?").fullmatch
+_MAX_PORT = 65_535
 _MAX_ORIGINS = 4096
 _MAX_ORIGIN = 300  # characters; a host has 253 at the most
 # Those that were looked at: a crawl sees the same few again, a hostile one must not fill the memory.
@@ -98,7 +98,8 @@ def canonical(url: str) -> bytes | None:
 
 
 def _is_plain(origin: str) -> bool:
-    plain = _plain_origin(origin) is not None
+    found = _plain_origin(origin)
+    plain = found is not None and int(found[1] or 0) <= _MAX_PORT
     if len(origin) <= _MAX_ORIGIN:
         if len(_origins) >= _MAX_ORIGINS:
             _origins.clear()

@@ -16,7 +16,7 @@ from typing import Any
 
 from scrapy_bloomdupe.assembling import JOURNAL_MARK
 from scrapy_bloomdupe.errors import StateNotFound
-from scrapy_bloomdupe.journal import JournalView, Record
+from scrapy_bloomdupe.records import JournalView, Record
 from scrapy_bloomdupe.requestbytes import peek
 from scrapy_bloomdupe.statefiles import environment_path, locate, read_meta
 from scrapy_bloomdupe.stores.environment import Environment

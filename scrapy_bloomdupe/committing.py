@@ -49,6 +49,7 @@ class Committer:
 
     def start(self) -> None:
         """Begin; there must be a running crawl."""
+        self._watch.count_on_flush()
         interval = _INTERVAL if self._journaling is None else _JOURNAL_INTERVAL
         self._repeater = engine.Repeater(self._tick, interval)
         if not self._state.temporary:
@@ -60,6 +61,7 @@ class Committer:
             self._repeater = None
         if self._syncer is not None:
             self._syncer.stop()
+        self._watch.stop()
 
     def relieve(self) -> None:
         """Write now if so much waits that the clock is too slow."""
@@ -67,6 +69,7 @@ class Committer:
             self._commit_with(self._journaling, ended=False)
 
     def _tick(self) -> None:
+        self._watch.flush()
         if self._syncer is not None and (error := self._syncer.take_error()) is not None:
             self._watch.failed(stats.ERROR_SYNC, error)
         if self._journaling is None:
@@ -92,6 +95,9 @@ class Committer:
         try:
             if ended:
                 journaling.prepare()
+            elif self._state.journal is not None and self._state.journal.has_ended:
+                # Ended by the idle handler in this very turn.
+                journaling.flush_feeds()
             if self._state.flush():
                 now = time.perf_counter()
                 self._not_before = now + min(_INTERVAL, _LEAST_PAUSE * (now - started))

@@ -7,42 +7,54 @@ it was seen and where it is kept is the business of the floors below.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from scrapy import signals
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.settings import Settings
 
 import scrapy_bloomdupe.engine as engine
-import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
+import scrapy_bloomdupe.telling as telling
 from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, message
 from scrapy_bloomdupe.growing import GrowthWatch
-from scrapy_bloomdupe.importing import SEEN_NAME
 from scrapy_bloomdupe.journaling import Journaling
 from scrapy_bloomdupe.journalmiddleware import attach
-from scrapy_bloomdupe.keys import RequestKeys, of_crawler, speaks, with_middleware
+from scrapy_bloomdupe.keys import META_KEY, SPECIAL_META, RequestKeys, of_crawler, speaks, with_middleware
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
+from scrapy_bloomdupe.rawfront import UNKNOWN, RawFront
 from scrapy_bloomdupe.redirects import RedirectPasses
 from scrapy_bloomdupe.rules.ruleset import Decision
 from scrapy_bloomdupe.rulewatch import RuleWatch, idle_rules
+from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.settings import BloomdupeSettings
 from scrapy_bloomdupe.state import State
-from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue
+from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue, refuse_half_adopted
+from scrapy_bloomdupe.unit import META_UNIT
 from scrapy_bloomdupe.watch import Watch
 
 if TYPE_CHECKING:
-    from scrapy import Request
+    from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.utils.request import RequestFingerprinterProtocol
     from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
+
+Link = TypeVar("Link", bound=Any)
+
+_VERDICTS = stats.VERDICTS
+# So many requests are written down between two looks at whether too much waits.
+_RELIEF = 100
+# What keeps a request from being judged by its URL alone: a key of its own, a redirect, a replay.
+_PASSES_FRONT = SPECIAL_META | {"redirect_urls", META_UNIT}
 
 #: ``finish_reason`` of a crawl whose state could not be opened.
 REFUSED = "bloomdupe_refused"
@@ -81,6 +93,9 @@ class BloomDupeFilter(RFPDupeFilter):
         self._refused = False
         self._committer: Committer | None = None
         self._journaling: Journaling | None = None
+        self._front: RawFront | None = None
+        self._has_rules = True
+        self._journalled = 0
         self._queue = QueueCheck()
         self._trouble: Exception | None = None
         self._watch = Watch(crawler)
@@ -134,9 +149,24 @@ class BloomDupeFilter(RFPDupeFilter):
             state = self._state
             if state is None:
                 return False
+        front = self._front
+        url = None
+        if (
+            front is not None
+            and request.method == "GET"
+            and not request.body
+            and _PASSES_FRONT.isdisjoint(request.meta)
+        ):
+            url = request.url
+            if (known := front.find(url)) is not UNKNOWN:
+                self._count_known(url, known)
+                return True
         try:
-            decision = self._decide(request)
-            key = self._asked.key(request)
+            if self._has_rules or META_KEY in request.meta:
+                decision = self._decide(request)
+                key = self._asked.key(request)
+            else:
+                decision, key = None, self._keys.fingerprint(request)
         except Exception as exc:
             self._watch.failed(stats.ERROR_KEY, exc, request)
             return self._journal(request, None, seen=False)
@@ -150,14 +180,51 @@ class BloomDupeFilter(RFPDupeFilter):
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
             return self._journal(request, None, seen=False)
-        self._watch.count(stats.VERDICTS[verdict])
+        seen = verdict.seen
+        self._watch.count(_VERDICTS[verdict])
         if decision is not None:
-            self._judged(request, decision, seen=verdict.seen)
-        passes = verdict.seen and "redirect_urls" in request.meta and self._is_own_redirect(request, key)
-        self._redirects.asked(request)
-        if passes:
+            self._judged(request, decision, seen=seen)
+        if seen and "redirect_urls" in request.meta and self._is_own_redirect(request, key):
             self._watch.count(stats.REDIRECT_PASS)
-        return self._journal(request, key, seen=verdict.seen and not passes)
+            seen = False
+        elif not seen and state.seen.frozen:
+            url = None  # judged, and not remembered
+        self._redirects.asked(request)
+        filtered = seen if self._journaling is None else self._journal(request, key, seen=seen)
+        # Whether it was filtered or passes: from now on it is seen.
+        if url is not None and front is not None:
+            front.put(url, decision)
+        return filtered
+
+    def unseen(self, links: Iterable[Link]) -> list[Link]:
+        """Return the links that are not known to be duplicates, before a request is made of them.
+
+        For links that would be plain GET requests: without body, without ``dont_filter`` and
+        ``meta["bloomdupe_key"]``. It knows the exact URLs that were seen last; what it
+        does not know is judged when it is scheduled. What it drops is counted as filtered.
+
+        Args:
+            links: absolute URLs, or Scrapy's ``Link`` objects as ``process_links`` of a ``CrawlSpider``
+                rule gets them.
+        """
+        front = self._front
+        if front is None:
+            return list(links)
+        left = []
+        for link in links:
+            url = link if isinstance(link, str) else link.url
+            if (known := front.find(url)) is UNKNOWN:
+                left.append(link)
+            else:
+                self._count_known(url, known)
+                self._watch.count("dupefilter/filtered")
+        return left
+
+    def _count_known(self, url: str, decision: Any) -> None:
+        self._watch.count(stats.CACHED)
+        self._watch.count(self._known_verdict)
+        if decision is not None:
+            self._watch.attempt(stats.ERROR_CHECK, lambda: self._rules.judged(url, decision, seen=True))
 
     def _journal(self, request: Request, key: bytes | None, *, seen: bool) -> bool:
         """Write *request* down if it passes, and return whether it does not."""
@@ -169,8 +236,10 @@ class BloomDupeFilter(RFPDupeFilter):
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
             return False
-        assert self._committer is not None
-        self._committer.relieve()
+        if not seen:
+            self._journalled += 1
+            if self._journalled % _RELIEF == 0 and self._committer is not None:
+                self._committer.relieve()
         return seen
 
     def _decide(self, request: Request) -> Decision | None:
@@ -203,23 +272,16 @@ class BloomDupeFilter(RFPDupeFilter):
                 journaling.finish()
             except Exception as exc:
                 journaling.stop(exc)
-        self._committer = self._state = None
+        self._committer = self._state = self._front = None
         # A request that comes after this passes, as at any failure; it does not open a new state.
         self._refused = True
-        extra = {"spider": self._watch.spider}
-        self._watch.attempt(stats.ERROR_CLOSE, lambda: self._publish(state))
-        self._watch.attempt(
-            stats.ERROR_CLOSE, lambda: logger.info(report.summary(state, self._watch.verdicts()), extra=extra)
-        )
-        for line in self._rules.lines():
-            logger.info("Rule %s", line, extra=extra)
+        telling.closing(state, self._watch, self._rules.lines())
         write = journaling is None or not journaling.failed
         self._watch.attempt(stats.ERROR_CLOSE, lambda: state.close(write=write))
         if self._dry_run is not None:
             self._watch.attempt(stats.ERROR_CLOSE, self._dry_run.close)
-        if journaling is None and not state.temporary and (waiting := self._waiting_requests()):
-            jobdir = bool(self._settings.get("JOBDIR"))
-            logger.warning(report.left_waiting(state, waiting, jobdir=jobdir), extra=extra)
+        if journaling is None and not state.temporary:
+            telling.left_waiting(state, self._watch, self._settings)
 
     def _open_state(self) -> None:
         if type(self).request_fingerprint is not RFPDupeFilter.request_fingerprint:
@@ -245,7 +307,7 @@ class BloomDupeFilter(RFPDupeFilter):
         where = read.directory
         state = open_temporary(options) if where is None else open_or_create(where, options)
         try:
-            self._publish(state)
+            telling.publish(state, self._watch)
             if dry:
                 self._dry_run = DryRun(keys, read.options, self._settings, self._watch)
             self._journaling = self._start_journal(state, read)
@@ -253,10 +315,17 @@ class BloomDupeFilter(RFPDupeFilter):
             state.close(write=False)
             raise
         self._state = state
+        self._has_rules = keys.rules is not None
+        if read.cache_size and not dry and keys.by_url:
+            self._front = RawFront(read.cache_size)
+            state.seen.on_forget = self._front.clear
+        known = Verdict.UNCONFIRMED if state.store is None else Verdict.DUPLICATE
+        self._known_verdict = stats.VERDICTS[known]
+        if self._crawler is not None:
+            _of_crawler[self._crawler] = self
         self._committer = Committer(state, self._watch, self._journaling)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
-        self._watch.set(stats.OPEN_SECONDS, round(state.open_seconds, 6))
-        self._tell(state)
+        telling.opened(state, self._watch, self._settings)
         if self._crawler is not None:
             connect = self._crawler.signals.connect
             connect(self._redirects.response_received, signal=signals.response_received)
@@ -270,6 +339,8 @@ class BloomDupeFilter(RFPDupeFilter):
         if read.directory is not None and read.options.journal:
             attach(crawler)
             self._queue = check_queue(Path(jobdir) if jobdir else None, read.directory.absolute())
+        elif jobdir:
+            refuse_half_adopted(Path(jobdir))
 
     def _start_journal(self, state: State, read: BloomdupeSettings) -> Journaling | None:
         if state.journal is None or self._crawler is None or not engine.is_crawling(self._crawler):
@@ -291,18 +362,6 @@ class BloomDupeFilter(RFPDupeFilter):
             retry_failed=read.retry_failed,
             sync=read.options.sync,
         )
-
-    def _tell(self, state: State) -> None:
-        extra = {"spider": self._watch.spider}
-        if state.is_new and (seen := self._seen_by_scrapy()):
-            state.notices.append(report.not_imported(seen))
-        if not state.was_clean and self._journaling is None:
-            state.notices.append(report.unclean(state))
-        for what in state.recovered:
-            self._watch.count(stats.RECOVERED + what)
-        for notice in state.notices:
-            logger.warning(notice, extra=extra)
-        logger.info(report.opened(state), extra=extra)
 
     def _spider_opened(self) -> None:
         if self._committer is None:
@@ -328,21 +387,14 @@ class BloomDupeFilter(RFPDupeFilter):
             self._watch.failed(stats.ERROR_KEY, exc, request)
             return True
 
-    def _publish(self, state: State) -> None:
-        info = state.filter.info()
-        self._watch.set(stats.KEYS, state.num_keys())
-        self._watch.set(stats.LAYERS, len(info.layers))
-        self._watch.set(stats.FILL, round(info.fill, 4))
-        self._watch.set(stats.ERROR_RATE_ESTIMATE, float(f"{info.error_rate_estimate:.3g}"))
-        self._watch.set(stats.FILTER_BYTES, info.num_bytes)
 
-    def _seen_by_scrapy(self) -> Path | None:
-        """Return the file of Scrapy's own filter in the job directory, if it has something in it."""
-        jobdir = self._settings.get("JOBDIR")
-        path = Path(jobdir, SEEN_NAME) if jobdir else None
-        return path if path is not None and path.is_file() and path.stat().st_size else None
+_of_crawler: WeakKeyDictionary[Crawler, BloomDupeFilter] = WeakKeyDictionary()
 
-    def _waiting_requests(self) -> int:
-        """Return how many requests were scheduled, not sent, and are not in a disk queue: they are marked
-        as seen and nobody has them. With a JOBDIR those that Scrapy could not serialize."""
-        return self._watch.value("scheduler/enqueued/memory") - self._watch.value("scheduler/dequeued/memory")
+
+def unseen(spider: Spider, links: Iterable[Link]) -> list[Link]:
+    """Return the links of *spider* that are not known to be duplicates; see ``BloomDupeFilter.unseen``.
+
+    All of them where the crawl has another duplicate filter.
+    """
+    dupefilter = _of_crawler.get(spider.crawler)
+    return list(links) if dupefilter is None else dupefilter.unseen(links)

@@ -67,13 +67,24 @@ def refuse_to_start(crawler: Crawler, reason: str) -> None:
 def _leave_queues(crawler: Crawler) -> None:
     """Keep the scheduler from writing its disk queues when it is closed: they were opened by a crawl that
     does not take place, and another process may be at work on them."""
+    scheduler = _scheduler_of(crawler)
+    if scheduler is not None and getattr(scheduler, "dqs", None) is not None:
+        scheduler.dqs = None
+
+
+def has_pending_requests(crawler: Crawler) -> bool:
+    """Return whether the scheduler has requests; false: it has none, or cannot be asked."""
+    scheduler = _scheduler_of(crawler)
+    return scheduler is not None and bool(scheduler.has_pending_requests())
+
+
+def _scheduler_of(crawler: Crawler) -> Any:
     engine: Any = crawler.engine
     # Scrapy 2.19 has a name for it.
     scheduler: Any = getattr(engine, "scheduler", None)
     if scheduler is None:
         scheduler = getattr(getattr(engine, "_slot", None), "scheduler", None)
-    if scheduler is not None and getattr(scheduler, "dqs", None) is not None:
-        scheduler.dqs = None
+    return scheduler
 
 
 def close_spider(crawler: Crawler, reason: str) -> None:

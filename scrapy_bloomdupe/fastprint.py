@@ -51,7 +51,7 @@ def not_easy(request: Request) -> None:
 
 def fast_way_of(fingerprinter: RequestFingerprinterProtocol) -> Callable[[Request], bytes | None]:
     """Return ``fast_fingerprint`` where it returns what *fingerprinter* returns, else ``not_easy``."""
-    return fast_fingerprint if _is_scrapys(fingerprinter) and agrees(fingerprinter) else not_easy
+    return fast_fingerprint if is_scrapys(fingerprinter) and agrees(fingerprinter) else not_easy
 
 
 def agrees(fingerprinter: RequestFingerprinterProtocol) -> bool:
@@ -71,7 +71,7 @@ def agrees(fingerprinter: RequestFingerprinterProtocol) -> bool:
     return True
 
 
-def _is_scrapys(fingerprinter: RequestFingerprinterProtocol) -> bool:
+def is_scrapys(fingerprinter: RequestFingerprinterProtocol) -> bool:
     """Return whether the fingerprinter is Scrapy's, with no function of it replaced.
 
     A patched function can differ on one site only, which no canary meets.

@@ -7,10 +7,11 @@ end of a crawl (S3, FTP, compressed feeds) is lost with the process, whatever a 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scrapy.extensions.feedexport import FeedExporter, FileFeedStorage
+from scrapy.extensions.feedexport import FeedExporter, FileFeedStorage, ItemFilter
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -24,6 +25,8 @@ class Feeds:
 
     def __init__(self, crawler: Crawler) -> None:
         self._exporter: Any = crawler.get_extension(FeedExporter)
+        #: Items that were to be exported since this was made.
+        self.scraped = 0
 
     def flush(self, *, sync: bool = False) -> None:
         """Write what waits in the feeds' files.
@@ -36,6 +39,9 @@ class Feeds:
         """
         for slot in self._slots():
             file = slot.file
+            if file is None and self.scraped and _takes_all(slot):
+                # Scrapy has logged why, and goes on.
+                raise OSError(f"the feed {slot.uri} could not be opened; it has none of {self.scraped} items")
             if file is None or file.closed:
                 continue
             file.flush()
@@ -44,7 +50,7 @@ class Feeds:
 
     def mend(self) -> list[str]:
         """End the last line of the local files that items will be appended to, if it was torn, and return
-        their URIs: else the first item would become part of it.
+        their paths: else the first item would become part of it.
 
         Raises:
             OSError: a file could not be read or written.
@@ -54,11 +60,11 @@ class Feeds:
             storage = slot.storage
             if slot.format not in _LINES or not _is_safe(slot) or storage.write_mode != "ab":
                 continue
-            path = Path(storage.path)
-            if path.is_file() and path.stat().st_size and not _ends_a_line(path):
-                with path.open("ab") as file:
-                    file.write(b"\n")
-                mended.append(slot.uri)
+            for path in _files_of(slot):
+                if path.stat().st_size and not _ends_a_line(path):
+                    with path.open("ab") as file:
+                        file.write(b"\n")
+                    mended.append(str(path))
         return mended
 
     def unsafe(self) -> list[str]:
@@ -75,6 +81,22 @@ class Feeds:
 
     def _slots(self) -> list[Any]:
         return self._exporter.slots if self._exporter is not None else []
+
+
+def _takes_all(slot: Any) -> bool:
+    """Return whether every item goes into this feed, and all into one file."""
+    every = type(slot.filter) is ItemFilter and not slot.filter.item_classes
+    return every and not slot.feed_options.get("batch_item_count")
+
+
+def _files_of(slot: Any) -> list[Path]:
+    """Return the files of a feed that are there; a feed in batches has many."""
+    path = Path(slot.storage.path)
+    if not slot.feed_options.get("batch_item_count"):
+        return [path] if path.is_file() else []
+    template = slot.uri_template.removeprefix("file://")
+    names = re.sub(r"%\([^)]*\)[0-9]*[sd]", "*", Path(template).name)
+    return sorted(found for found in path.parent.glob(names) if found.is_file())
 
 
 def _ends_a_line(path: Path) -> bool:

@@ -20,78 +20,27 @@ from __future__ import annotations
 import json
 import secrets
 import struct
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from scrapy_bloomdupe.errors import StateCorrupt
+from scrapy_bloomdupe.records import (
+    DATABASES,
+    NUMBER,
+    Record,
+    Seal,
+    chunk_after,
+    pack,
+    pack_parts,
+    read_meta,
+    seal_of,
+    unpack,
+    with_crc,
+)
 from scrapy_bloomdupe.stores.environment import Environment, Transaction
 
-# Frozen. LMDB compares bytes, so numbers are big-endian to come in their order.
-_NUMBER = struct.Struct(">Q")
-# CRC-32 of the number and all that follows; version; lengths of key and spider name, in bytes.
-_HEAD = struct.Struct("<IBBB")
-_VERSION = 1
-_CHUNK = 500
-
-#: One name per database of the file.
-DATABASES = (b"pending", b"failed", b"owned", b"starts", b"journal")
-
-
-@dataclass(frozen=True)
-class Record:
-    """A pending request.
-
-    Attributes:
-        number: its place in the order of the program, from 1.
-        key: the key it was judged by; None: the filter was not asked (``dont_filter``).
-        spider: name of the spider whose callbacks it has.
-        request: the serialized request; empty: the record is damaged.
-    """
-
-    number: int
-    key: bytes | None
-    spider: str
-    request: bytes
-
-    @property
-    def damaged(self) -> bool:
-        return not self.request
-
-
-def pack(record: Record) -> bytes:
-    """Return the bytes of *record*; its number is the key that they are kept under."""
-    key, spider = record.key or b"", record.spider.encode()[:255]
-    rest = struct.pack("<BBB", _VERSION, len(key), len(spider)) + key + spider + record.request
-    return struct.pack("<I", zlib.crc32(_NUMBER.pack(record.number) + rest)) + rest
-
-
-def unpack(number: int, data: bytes) -> Record:
-    """Return the record that *data* holds; one that does not check out is ``damaged``."""
-    damaged = Record(number, None, "", b"")
-    if len(data) < _HEAD.size:
-        return damaged
-    crc, version, key_length, spider_length = _HEAD.unpack_from(data)
-    if version != _VERSION or crc != zlib.crc32(_NUMBER.pack(number) + data[4:]):
-        return damaged
-    spider_at = _HEAD.size + key_length
-    request_at = spider_at + spider_length
-    spider = data[spider_at:request_at].decode(errors="replace")
-    return Record(number, data[_HEAD.size : spider_at] or None, spider, data[request_at:])
-
-
-@dataclass(frozen=True)
-class Seal:
-    """What a run that ended in order says of what it left.
-
-    Attributes:
-        queue: digest of Scrapy's own queue, which holds the pending requests; None: it does not.
-        again: numbers of pending requests that are not in that queue.
-    """
-
-    queue: str | None
-    again: tuple[int, ...] = ()
+# Frozen. Of a start request: the first number of the run that wrote this, how often that run asked it, and
+# how often earlier ones had, beyond that.
+_START = struct.Struct("<QII")
 
 
 class Journal:
@@ -117,25 +66,25 @@ class Journal:
         self._pending, self._failed, self._owned, self._starts, self._meta = (
             environment.database(name, create=True) for name in DATABASES
         )
-        meta = _read_meta(environment, self._meta)
+        meta = read_meta(environment, self._meta)
         self.is_new = not meta
         self.token: str = meta.get("token") or secrets.token_hex(4)
         self._next = int(meta.get("next", 1))
         self.num_done = int(meta.get("done", 0))
-        self.seal = _seal(meta)
+        self.seal = seal_of(meta)
         with environment.reading() as txn:
             self._count: int = txn.stat(self._pending)["entries"]
             self.num_failed: int = txn.stat(self._failed)["entries"]
             with txn.cursor(self._pending) as cursor:
                 # Whatever the counter says: a number is never given twice.
-                if cursor.last() and len(cursor.key()) == _NUMBER.size:
-                    self._next = max(self._next, _NUMBER.unpack(cursor.key())[0] + 1)
+                if cursor.last() and len(cursor.key()) == NUMBER.size:
+                    self._next = max(self._next, NUMBER.unpack(cursor.key())[0] + 1)
         self.first = self._next
         self._added: dict[int, bytes] = {}
         self._ended: dict[int, bool] = {}
-        self._marks: set[tuple[int, bytes]] = set()
+        self._marks: dict[tuple[int, bytes], bytes] = {}
         self._owners: set[int] = set()
-        self._started: set[bytes] = set()
+        self._started: dict[bytes, bytes] = {}
         self._retired: set[int] = set()
         self._clear_starts = False
         self._next_seal: Seal | None = None
@@ -155,7 +104,7 @@ class Journal:
             return False
         if number in self._added:
             return True
-        return self.environment.read(self._pending, _NUMBER.pack(number)) is not None
+        return self.environment.read(self._pending, NUMBER.pack(number)) is not None
 
     @property
     def num_waiting(self) -> int:
@@ -193,9 +142,14 @@ class Journal:
         self._added[record.number] = pack(record)
         self._count += 1
 
-    def own(self, number: int, key: bytes) -> None:
-        """Note that the mark *key* was set for a redirect of *number*."""
-        self._marks.add((number, key))
+    def add_request(self, number: int, key: bytes | None, spider: bytes, request: bytes) -> None:
+        """As ``add``, for every link of a crawl; *spider* is its name as a record has it."""
+        self._added[number] = pack_parts(number, key or b"", spider, request)
+        self._count += 1
+
+    def own(self, number: int, key: bytes, request: bytes = b"") -> None:
+        """Note that the mark *key* was set for a redirect of *number* to *request*; empty: not known."""
+        self._marks[number, key] = request
         self._owners.add(number)
 
     def owns(self, number: int, key: bytes) -> bool:
@@ -209,21 +163,26 @@ class Journal:
         record = self.get(number)
         if record is None or record.key == key:
             return record is not None
-        return self.environment.read(self._owned, _NUMBER.pack(number) + key) is not None
+        return self.environment.read(self._owned, NUMBER.pack(number) + key) is not None
 
     def keys_of(self, number: int) -> list[bytes]:
         """Return every mark that the pending request *number* owns."""
-        keys = {key for owner, key in self._marks if owner == number}
-        prefix = _NUMBER.pack(number)
-        with self.environment.reading() as txn, txn.cursor(self._owned) as cursor:
-            found = cursor.set_range(prefix)
-            while found and cursor.key().startswith(prefix):
-                keys.add(cursor.key()[len(prefix) :])
-                found = cursor.next()
+        keys = set(self.targets_of(number))
         record = self.get(number)
         if record is not None and record.key is not None:
             keys.add(record.key)
         return sorted(keys)
+
+    def targets_of(self, number: int) -> dict[bytes, bytes]:
+        """Return the marks of what the pending request *number* was redirected to, and those requests."""
+        targets = {key: request for (owner, key), request in self._marks.items() if owner == number}
+        prefix = NUMBER.pack(number)
+        with self.environment.reading() as txn, txn.cursor(self._owned) as cursor:
+            found = cursor.set_range(prefix)
+            while found and cursor.key().startswith(prefix):
+                targets[cursor.key()[len(prefix) :]] = cursor.value()
+                found = cursor.next()
+        return targets
 
     def end(self, number: int, *, failed: bool = False) -> None:
         """Take the pending request *number* as done, or keep it for the next run as *failed*."""
@@ -240,18 +199,36 @@ class Journal:
         self.num_failed -= 1
 
     def note_start(self, digest: bytes) -> None:
-        """Remember that a start request with this digest was scheduled."""
-        self._started.add(digest)
+        """Remember that a start request with this digest was scheduled, once more."""
+        had, left = self._start(digest)
+        self._started[digest] = _START.pack(self.first, had + 1, left)
 
     def has_started(self, digest: bytes) -> bool:
-        """Return whether a run since the last orderly end scheduled this start request."""
-        return digest in self._started or self.environment.read(self._starts, digest) is not None
+        """Return whether earlier runs, since the last orderly end, scheduled this start request more often
+        than this run has asked."""
+        return self._start(digest)[1] > 0
+
+    def skip_start(self, digest: bytes) -> bool:
+        """Return ``has_started``, and take the start request as asked once."""
+        had, left = self._start(digest)
+        if not left:
+            return False
+        self._started[digest] = _START.pack(self.first, had + 1, left - 1)
+        return True
+
+    def _start(self, digest: bytes) -> tuple[int, int]:
+        """Return how often a start request was asked in this run, and how often earlier ones did besides."""
+        data = self._started.get(digest) or self.environment.read(self._starts, digest)
+        if data is None or len(data) != _START.size:
+            return 0, 0
+        run, had, left = _START.unpack(data)
+        return (had, left) if run == self.first else (0, had + left)
 
     def get(self, number: int) -> Record | None:
         """Return the pending request *number*, if it is one."""
         if number in self._ended:
             return None
-        data = self._added.get(number) or self.environment.read(self._pending, _NUMBER.pack(number))
+        data = self._added.get(number) or self.environment.read(self._pending, NUMBER.pack(number))
         return None if data is None else unpack(number, data)
 
     def records(self, *, failed: bool = False, below: int | None = None) -> Iterator[Record]:
@@ -263,7 +240,7 @@ class Journal:
             below: numbers under this one; None: all.
         """
         database, after = self._failed if failed else self._pending, 0
-        while chunk := _chunk(self.environment, database, after):
+        while chunk := chunk_after(self.environment, database, after):
             for number, data in chunk:
                 if below is not None and number >= below:
                     return
@@ -285,20 +262,20 @@ class Journal:
         def write(txn: Transaction) -> None:
             if self._clear_starts:
                 txn.drop(self._starts, delete=False)
-            for digest in self._started:
-                txn.put(digest, b"", db=self._starts)
+            for digest, data in self._started.items():
+                txn.put(digest, data, db=self._starts)
             for number in self._retired:
-                txn.delete(_NUMBER.pack(number), db=self._failed)
+                txn.delete(NUMBER.pack(number), db=self._failed)
             for number, failed in self._ended.items():
                 self._end(txn, number, failed=failed)
             with txn.cursor(self._pending) as cursor:
                 cursor.putmulti(
-                    [(_NUMBER.pack(n), data) for n, data in self._added.items() if n not in self._ended]
+                    [(NUMBER.pack(n), data) for n, data in self._added.items() if n not in self._ended]
                 )
-            for number, key in self._marks:
+            for (number, key), request in self._marks.items():
                 if number not in self._ended:
-                    txn.put(_NUMBER.pack(number) + key, b"", db=self._owned)
-            txn.put(b"meta", _with_crc(json.dumps(meta).encode()), db=self._meta)
+                    txn.put(NUMBER.pack(number) + key, request, db=self._owned)
+            txn.put(b"meta", with_crc(json.dumps(meta).encode()), db=self._meta)
 
         return write
 
@@ -312,7 +289,7 @@ class Journal:
         self._clear_starts = self._changed = False
 
     def _end(self, txn: Transaction, number: int, *, failed: bool) -> None:
-        name = _NUMBER.pack(number)
+        name = NUMBER.pack(number)
         if failed:
             data = self._added.get(number) or txn.get(name, db=self._pending)
             if data is not None:
@@ -323,94 +300,3 @@ class Journal:
             with txn.cursor(self._owned) as cursor:
                 while cursor.set_range(name) and cursor.key().startswith(name):
                     cursor.delete()
-
-
-class JournalView:
-    """What was written to the journal of *environment*, for who only looks: nothing is made or changed.
-
-    Another process may be at work in it. What is counted here is of the last commit before this was made.
-
-    Attributes:
-        num_pending, num_failed: requests that ``records`` gives.
-        num_done: requests of this job that are done, those of earlier runs included.
-        in_order: the last run ended in order; false: it was killed, or is under way.
-
-    Raises:
-        StateCorrupt: there is no journal, or it cannot be read.
-        StoreError: the file could not be read.
-    """
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
-        self._pending, self._failed, *_, meta = (
-            environment.database(name, create=False) for name in DATABASES
-        )
-        # Not ``environment.read``: its transaction would stay open, and the file of a running crawl grow.
-        with environment.reading() as txn:
-            self.num_pending: int = txn.stat(self._pending)["entries"]
-            self.num_failed: int = txn.stat(self._failed)["entries"]
-            found = _parse_meta(environment, txn.get(b"meta", db=meta))
-        self.num_done = int(found.get("done", 0))
-        self.in_order = _seal(found) is not None
-
-    def records(self, *, failed: bool = False) -> Iterator[Record]:
-        """Give what is pending (or failed) in order of their numbers, a chunk at a time.
-
-        Raises:
-            StoreError: the file could not be read.
-        """
-        database, after = self._failed if failed else self._pending, 0
-        while chunk := _chunk(self._environment, database, after):
-            for number, data in chunk:
-                yield unpack(number, data)
-            after = chunk[-1][0]
-
-
-def read_seal(environment: Environment) -> Seal | None:
-    """Return what the last run left, without writing anything; None: it did not end in order.
-
-    Raises:
-        StateCorrupt: there is no journal, or it cannot be read.
-    """
-    return _seal(_read_meta(environment, environment.database(b"journal", create=False)))
-
-
-def _chunk(environment: Environment, database: Any, after: int) -> list[tuple[int, bytes]]:
-    """Return the next records with a number above *after*."""
-    # A transaction per chunk, see ``stores.lmdb``.
-    found: list[tuple[int, bytes]] = []
-    with environment.reading() as txn, txn.cursor(database) as cursor:
-        if cursor.set_range(_NUMBER.pack(after + 1)):
-            for name, data in cursor.iternext():
-                if len(name) == _NUMBER.size:
-                    found.append((_NUMBER.unpack(name)[0], data))
-                if len(found) == _CHUNK:
-                    break
-    return found
-
-
-def _seal(meta: Mapping[str, Any]) -> Seal | None:
-    seal = meta.get("seal")
-    return Seal(seal["queue"], tuple(seal["again"])) if seal else None
-
-
-def _with_crc(data: bytes) -> bytes:
-    return struct.pack("<I", zlib.crc32(data)) + data
-
-
-def _read_meta(environment: Environment, database: Any) -> dict[str, Any]:
-    return _parse_meta(environment, environment.read(database, b"meta"))
-
-
-def _parse_meta(environment: Environment, data: bytes | None) -> dict[str, Any]:
-    if data is None:
-        return {}
-    try:
-        if _with_crc(data[4:]) != data:
-            raise ValueError("its checksum does not match")
-        return dict(json.loads(data[4:]))
-    except ValueError as exc:
-        raise StateCorrupt(
-            f"{environment.path}: the journal of pending requests cannot be read: {exc}; the file was left "
-            "as it is. Restore it from a copy, or move its directory aside to start anew"
-        ) from exc

@@ -21,7 +21,8 @@ import scrapy_bloomdupe.requestbytes as requestbytes
 import scrapy_bloomdupe.requestqueue as requestqueue
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.feeds import Feeds
-from scrapy_bloomdupe.journal import Journal, Seal
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import Seal
 from scrapy_bloomdupe.resuming import Resumption
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.units import Units
@@ -82,9 +83,10 @@ class Journaling:
         self._done_before = journal.num_done
         self._starts: dict[int, tuple[Request, bytes]] = {}
         self.failed = self.closed = False
-        dump = partial(requestbytes.dump, spider=spider)
+        dump = requestbytes.RequestWriter(spider)
         self.units = Units(journal, state.seen, spider.name, dump, retry_failed=retry_failed)
         whole = journal.seal is None or not trusted
+        self.units.whole = whole
         load = partial(requestbytes.load, spider=spider)
         self.resumption = Resumption(self.units, journal, spider, load, whole=whole)
         # What is in Scrapy's queue now.
@@ -107,7 +109,16 @@ class Journaling:
         """
         # Of the idle handler, whose commit this is as well.
         ended = self._journal.has_ended
-        if (self.units.settle() or ended) and self._feeds is not None:
+        if self.units.settle() or ended:
+            self.flush_feeds()
+
+    def flush_feeds(self) -> None:
+        """Write what waits in the feeds of pages that are done.
+
+        Raises:
+            OSError: one could not be written.
+        """
+        if self._feeds is not None:
             self._feeds.flush(sync=self._sync)
 
     def publish(self) -> None:
@@ -194,23 +205,44 @@ class Journaling:
         return True
 
     def _request_scheduled(self, request: Request) -> None:
-        if self._starts and (started := self._starts.pop(id(request), None)) is not None:
+        started = self._starts.pop(id(request), None) if self._starts else None
+        # What cannot be written is not pending after a kill: it has to be asked again.
+        if started is not None and self.units.can_write(request):
             self._journal.note_start(started[1])
         self.units.scheduled(request)
 
-    def _item_left(self, response: Any) -> None:
+    def _item_left(self, response: Any, signal: Any) -> None:
+        if signal is signals.item_scraped and self._feeds is not None:
+            self._feeds.scraped += 1
         self.units.item_left(response)
 
     def _idle(self) -> None:
-        if self.failed:
+        if self.failed or engine.has_pending_requests(self._crawler):
+            # Another handler of this signal has given the crawl something to do.
             return
         self.units.settle_all(closing=False)
-        crawl: Any = self._crawler.engine
         found = False
         for request in islice(self.resumption.stranded(), _BATCH):
             found = True
-            crawl.crawl(request)
+            self._put_back(request)
         if found:
             raise DontCloseSpider
-        if self.resumption.num_lost:
+        if self.resumption.num_lost or self.units.num_cut:
             raise CloseSpider(INCOMPLETE)
+
+    def _put_back(self, request: Request) -> None:
+        running: Any = self._crawler.engine
+        number = self.units.number_of(request)
+        before = self._num_enqueued()
+        try:
+            running.crawl(request)
+        except Exception as exc:
+            # A queue that cannot be written: it stays pending, and is told as stuck in the next round.
+            self._watch.failed(stats.ERROR_QUEUE, exc, request)
+            return
+        if number is not None and self._num_enqueued() == before:
+            # A handler of request_scheduled has dropped it, on purpose.
+            self.units.give_up(number)
+
+    def _num_enqueued(self) -> int:
+        return self._watch.value("scheduler/enqueued")

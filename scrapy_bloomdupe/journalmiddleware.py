@@ -16,7 +16,7 @@ import scrapy_bloomdupe.engine as engine
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.journaling import Journaling, of_crawler
 from scrapy_bloomdupe.unit import Unit
-from scrapy_bloomdupe.units import Units
+from scrapy_bloomdupe.units import Units, in_middlewares_of
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -129,6 +129,7 @@ class JournalMiddleware:
 
     def process_request(self, request: Request, spider: Spider | None = None) -> None:
         if (journaling := self._journaling) is not None:
+            in_middlewares_of.set(journaling.units.number_of(request))
             journaling.units.started(request)
 
     def process_exception(self, request: Request, exception: Exception, spider: Spider | None = None) -> None:

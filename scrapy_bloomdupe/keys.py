@@ -14,7 +14,7 @@ from scrapy import Request
 
 import scrapy_bloomdupe.settings as settings
 from scrapy_bloomdupe.canary import canary_requests
-from scrapy_bloomdupe.fastprint import fast_way_of
+from scrapy_bloomdupe.fastprint import fast_way_of, is_scrapys
 from scrapy_bloomdupe.hashing import as_key
 from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
 
@@ -31,6 +31,9 @@ DELIVERED_KEY = "bloomdupe_delivered_key"
 #: In ``request.meta``: the value of ``META_KEY`` and the URL that it was given for. An errback or a
 #: downloader middleware can copy the meta before there is a response.
 GIVEN_FOR = "bloomdupe_key_given_for"
+
+#: What in a request's meta can give it another key than its URL does.
+SPECIAL_META = frozenset({META_KEY, "verbatim_url"})
 
 
 class RequestKeys:
@@ -55,6 +58,11 @@ class RequestKeys:
         # By object: the middleware, the filter and the log ask for the same request; a copy of it is
         # another one, whatever its meta says.
         self._decisions: WeakKeyDictionary[Request, Decision | None] = WeakKeyDictionary()
+
+    @property
+    def by_url(self) -> bool:
+        """Whether nothing but method, URL, body and the names in ``SPECIAL_META`` makes a key."""
+        return is_scrapys(self._fingerprinter)
 
     def key(self, request: Request) -> bytes | None:
         """Return the 20 bytes of *request*; None: it is never a duplicate.

@@ -51,12 +51,19 @@ class DirectoryLock:
                 exc.errno, f"cannot lock {directory}: {exc.strerror}; use a local disk"
             ) from exc
         self._last = self._read()
+        # Until somebody has looked at the files: who ends before that leaves them as suspect as they were.
+        self._looked_at_in = self._last.get("boot", "")
         self._write({})
 
     @property
     def same_boot(self) -> bool:
-        """Whether the machine has been up since the last process worked here; false: not known."""
+        """Whether the machine has been up since a process looked at the files; false: not known."""
         return self._last.get("boot") == _boot() != ""
+
+    def looked_at(self) -> None:
+        """Note that the files were found whole in this run of the machine."""
+        self._looked_at_in = _boot()
+        self._write({})
 
     def is_as_left(self, path: Path) -> bool:
         """Return whether the last process ended in order and nobody has changed *path* since."""
@@ -86,7 +93,7 @@ class DirectoryLock:
         return found if isinstance(found, dict) else {}
 
     def _write(self, left: Any) -> None:
-        note = {"pid": os.getpid(), "boot": _boot(), "left": left}
+        note = {"pid": os.getpid(), "boot": self._looked_at_in, "left": left}
         # A full disk does not matter here.
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)

@@ -13,8 +13,8 @@ from scrapy_bloomdupe.assembling import JOURNAL_MARK
 from scrapy_bloomdupe.building import FilterValues, Progress, build_filter
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
-from scrapy_bloomdupe.journal import JournalView
 from scrapy_bloomdupe.lock import DirectoryLock
+from scrapy_bloomdupe.records import JournalView
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, read_meta
 from scrapy_bloomdupe.stores.environment import Environment, verify
 from scrapy_bloomdupe.stores.lmdb import LmdbStore

@@ -11,7 +11,7 @@ from pathlib import Path
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import message
 from scrapy_bloomdupe.filters.growth import Growth
-from scrapy_bloomdupe.journal import Record
+from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.state import State
 
@@ -23,6 +23,10 @@ _PLACES = {
     stats.ERROR_COMMIT: (
         "seen keys could not be written; they are kept in memory and tried again. Make room on the "
         "disk: what is not written when the process ends is crawled again by the next run"
+    ),
+    stats.ERROR_QUEUE: (
+        "Scrapy's queue did not take a pending request; it stays pending for the next run. Check the disk "
+        "and the limit of open files"
     ),
     stats.ERROR_SYNC: "the state could not be brought to the disk; a power loss could cost it",
     stats.ERROR_CLOSE: (

@@ -16,16 +16,60 @@ if TYPE_CHECKING:
 
 # What Scrapy's queues use, so that both can or cannot write the same requests.
 _PROTOCOL = 4
+_EMPTY_BY_DEFAULT = ("body", "cookies", "meta", "priority", "dont_filter", "flags", "cb_kwargs")
+
+
+class RequestWriter:
+    """Writes requests of *spider*. Of plain requests what has its default value is left out; what others are
+    made of is their own business.
+    """
+
+    def __init__(self, spider: Spider) -> None:
+        # Not at the top: `bloomdupe pending` does without Scrapy.
+        from scrapy import Request
+
+        self._spider = spider
+        self._plain = Request
+        # By function; Scrapy goes through all members of the spider for every request.
+        self._names: dict[Any, str] = {}
+
+    def __call__(self, request: Request) -> bytes:
+        """Return the bytes of *request*.
+
+        Raises:
+            Exception: it cannot be written: a callback that is no method of the spider, a value that cannot
+                be pickled.
+        """
+        if type(request) is not self._plain:
+            return pickle.dumps(request.to_dict(spider=self._spider), protocol=_PROTOCOL)
+        parts: dict[str, Any] = {"url": request.url}
+        if request.callback is not None:
+            parts["callback"] = self._name(request.callback)
+        if request.errback is not None:
+            parts["errback"] = self._name(request.errback)
+        if request.method != "GET":
+            parts["method"] = request.method
+        if headers := request.headers:
+            parts["headers"] = dict(headers)
+        for name in _EMPTY_BY_DEFAULT:
+            if value := getattr(request, name):
+                parts[name] = value
+        if request.encoding != "utf-8":
+            parts["encoding"] = request.encoding
+        return pickle.dumps(parts, protocol=_PROTOCOL)
+
+    def _name(self, method: Any) -> str:
+        function = getattr(method, "__func__", None)
+        name = self._names.get(function)
+        if name is None:
+            found = self._plain("data:,", callback=method).to_dict(spider=self._spider)
+            name = self._names[function] = str(found["callback"])
+        return name
 
 
 def dump(request: Request, spider: Spider) -> bytes:
-    """Return the bytes of *request*.
-
-    Raises:
-        Exception: it cannot be written: a callback that is no method of the spider, a value that cannot be
-            pickled.
-    """
-    return pickle.dumps(request.to_dict(spider=spider), protocol=_PROTOCOL)
+    """Return the bytes of one *request*; see ``RequestWriter``."""
+    return RequestWriter(spider)(request)
 
 
 def load(data: bytes, spider: Spider) -> Request:
@@ -59,8 +103,8 @@ def peek(data: bytes) -> Summary:
     try:
         found = _Plain(io.BytesIO(data)).load()
         callback = found.get("callback")
-        priority = int(found["priority"])
-        return Summary(str(found["method"]), str(found["url"]), callback and str(callback), priority)
+        priority, method = int(found.get("priority", 0)), str(found.get("method", "GET"))
+        return Summary(method, str(found["url"]), callback and str(callback), priority)
     except Exception as exc:
         raise ValueError(f"the request cannot be read: {exc}") from exc
 

@@ -12,7 +12,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import scrapy_bloomdupe.report as report
-from scrapy_bloomdupe.journal import Journal, Record
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import Record, name_of
 from scrapy_bloomdupe.unit import META_UNIT
 from scrapy_bloomdupe.units import Units
 
@@ -32,7 +33,6 @@ class Resumption:
 
     Attributes:
         num_replayed: requests given.
-        num_foreign: pending requests of other spiders, which stay pending.
         num_unreadable: pending requests that cannot be restored; they stay pending, too.
     """
 
@@ -45,12 +45,13 @@ class Resumption:
         *,
         whole: bool,
     ) -> None:
-        self.num_replayed = self.num_foreign = self.num_unreadable = 0
+        self.num_replayed = self.num_unreadable = 0
         self._units = units
         self._journal = journal
         self._spider = spider
         self._load = load
         self._whole = whole
+        self._foreign: set[int] = set()
         self._stuck: set[int] = set()
         self._tried: set[int] = set()
 
@@ -81,12 +82,9 @@ class Resumption:
             return
         for record in self._journal.records():
             number = record.number
-            if self._units.is_active(number) or number in self._stuck:
+            if self._units.is_active(number) or number in self._stuck or number in self._foreign:
                 continue
-            if number in self._tried and self._units.has_arrived(number):
-                # Sent, and dropped by something after that (a redirect to where the crawl may not go).
-                self._units.give_up(number)
-            elif number in self._tried:
+            if number in self._tried:
                 self._stuck.add(number)
                 logger.error(report.stuck(number), extra={"spider": self._spider})
             elif (request := self._restore(record)) is not None:
@@ -96,14 +94,19 @@ class Resumption:
                 yield request
 
     @property
+    def num_foreign(self) -> int:
+        """Pending requests of other spiders, which stay pending."""
+        return len(self._foreign)
+
+    @property
     def num_lost(self) -> int:
         """Pending requests that this run cannot do."""
         return len(self._stuck)
 
     def is_done(self, start: Request) -> bool:
-        """Return whether a start request was scheduled by the run that goes on here."""
+        """Return whether a start request was scheduled by the run that goes on here; asked once for each."""
         name = self.name_of_start(start) if self._whole else None
-        return name is not None and self._journal.has_started(name)
+        return name is not None and self._journal.skip_start(name)
 
     def name_of_start(self, start: Request) -> bytes | None:
         """Return 16 bytes that tell a start request from others, or None if that is not possible.
@@ -116,7 +119,8 @@ class Resumption:
         except Exception:
             return None
         parts["meta"] = {name: value for name, value in parts["meta"].items() if name != META_UNIT}
-        return blake2b(repr(sorted(parts.items())).encode(errors="replace"), digest_size=16).digest()
+        text = f"{self._spider.name} {sorted(parts.items())!r}"
+        return blake2b(text.encode(errors="replace"), digest_size=16).digest()
 
     def _pending(self) -> Iterator[Record]:
         if self._whole:
@@ -133,14 +137,14 @@ class Resumption:
             self._stuck.add(record.number)
             logger.error(report.unreadable(record, problem), extra={"spider": self._spider})
         elif request is None:
-            self.num_foreign += 1
+            self._foreign.add(record.number)
         return request
 
     def _load_record(self, record: Record) -> tuple[Request | None, str]:
         """Return the request, or what is wrong with it; neither: it is of another spider."""
         if record.damaged:
             return None, "its record is damaged"
-        if record.spider != self._spider.name:
+        if record.spider != name_of(self._spider.name):
             return None, ""
         try:
             return self._load(record.request), ""

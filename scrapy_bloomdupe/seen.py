@@ -6,7 +6,7 @@ Not here: what a key is (``keys``), what to do with the verdict (``dupefilter``)
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.base import Filter
@@ -70,6 +70,8 @@ class SeenSet:
         self.frozen = False
         self._deferred: set[bytes] | None = set() if deferred and store is None else None
         self._held: set[bytes] = set()
+        #: Called when a key was made new again.
+        self.on_forget: Callable[[], None] = lambda: None
 
     @property
     def num_deferred(self) -> int:
@@ -145,6 +147,7 @@ class SeenSet:
         if self.store is None:
             return False
         self.store.remove(key)
+        self.on_forget()
         return True
 
     def check_and_add_many(self, keys: Sequence[bytes]) -> list[Verdict]:

@@ -43,6 +43,8 @@ DEFAULT_ON_MISMATCH = "error"
 DEFAULT_JOURNAL = True
 # `kill -9` needs no sync; the disk's cache is written by the system within seconds.
 DEFAULT_SYNC = "normal"
+# Some 80,000 URLs: the links that the pages of a site have in common, many times over.
+DEFAULT_CACHE_SIZE = 16_000_000
 # Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
 DEFAULT_PRESET = None
 
@@ -95,6 +97,13 @@ def _directory(value: Any) -> Path | None:
 def _capacity(value: Any) -> int:
     # "1e6" is how people write it on a command line.
     return sizing.check_capacity(value if isinstance(value, int) else float(value))
+
+
+def _size(value: Any) -> int:
+    size = int(value if isinstance(value, int) else float(value))
+    if size < 0:
+        raise ValueError
+    return size
 
 
 def _error_rate(value: Any) -> float:
@@ -151,6 +160,7 @@ SETTINGS: dict[str, Setting] = {
             _choice(*hashing.SCHEMES),
             f"one of {', '.join(hashing.SCHEMES)}",
         ),
+        Setting("BLOOMDUPE_CACHE_SIZE", "16_000_000", _size, "a number of bytes, 0 for none"),
         Setting("BLOOMDUPE_JOURNAL", "True", _flag, "True or False"),
         Setting("BLOOMDUPE_RETRY_FAILED", "False", _flag, "True or False"),
         Setting("BLOOMDUPE_SYNC", '"normal"', _choice("normal", "full"), "'normal' or 'full'"),
@@ -173,12 +183,14 @@ class BloomdupeSettings:
         options: what the seen-set shall be like, without the meaning of its keys.
         dry_run: rules only count what they would have merged.
         retry_failed: requests that ended in failure are kept for the next run.
+        cache_size: bytes for URLs that were seen last.
     """
 
     directory: Path | None
     options: StateOptions
     dry_run: bool
     retry_failed: bool
+    cache_size: int
 
 
 def read(source: SettingsSource) -> BloomdupeSettings:
@@ -211,6 +223,7 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         options,
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
+        cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
     )
 
 

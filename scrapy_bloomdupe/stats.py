@@ -12,6 +12,9 @@ PREFIX = "bloomdupe/"
 #: One count per request that was judged.
 VERDICTS: dict[Verdict, str] = {verdict: PREFIX + verdict.value for verdict in Verdict}
 
+#: Duplicates that were known by their exact URL; they count as duplicates, too.
+CACHED = PREFIX + "cached"
+
 #: Duplicates that passed because they are the target of their own redirect.
 REDIRECT_PASS = PREFIX + "redirect_pass"
 
@@ -21,6 +24,7 @@ ERROR_KEY = ERROR + "key"
 ERROR_RULES = ERROR + "rules"
 ERROR_CHECK = ERROR + "check"
 ERROR_COMMIT = ERROR + "commit"
+ERROR_QUEUE = ERROR + "queue"
 ERROR_SYNC = ERROR + "sync"
 ERROR_GROWTH = ERROR + "growth"
 ERROR_OPEN = ERROR + "open"
@@ -66,6 +70,7 @@ OPEN_SECONDS = PREFIX + "open_seconds"
 
 ALL = (
     *VERDICTS.values(),
+    CACHED,
     REDIRECT_PASS,
     KEPT,
     DRY_RUN_MERGED,
@@ -74,6 +79,7 @@ ALL = (
     ERROR_RULES,
     ERROR_CHECK,
     ERROR_COMMIT,
+    ERROR_QUEUE,
     ERROR_SYNC,
     ERROR_GROWTH,
     ERROR_OPEN,

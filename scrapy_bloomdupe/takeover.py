@@ -16,9 +16,10 @@ import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.requestbytes as requestbytes
 import scrapy_bloomdupe.requestqueue as requestqueue
 from scrapy_bloomdupe.assembling import last_seal
-from scrapy_bloomdupe.errors import BloomdupeError
-from scrapy_bloomdupe.journal import Journal, Record
+from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError
+from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
+from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.statefiles import make_directory
 from scrapy_bloomdupe.unit import META_UNIT
 
@@ -80,6 +81,20 @@ def check_queue(jobdir: Path | None, directory: Path) -> QueueCheck:
     return check
 
 
+def refuse_half_adopted(jobdir: Path) -> None:
+    """Make sure that a crawl without a journal leaves no requests behind.
+
+    Raises:
+        ConfigurationError: a queue is being taken over into the journal.
+    """
+    place = jobdir / requestqueue.ADOPTED_NAME
+    if place.exists():
+        raise ConfigurationError(
+            f"{place} holds requests that a journal was about to take over: their pages would be lost. Leave "
+            "BLOOMDUPE_JOURNAL on until the job is finished"
+        )
+
+
 def _judge(check: QueueCheck, *, has_journal: bool, sealed: str | None) -> None:
     queue = check.queue
     assert queue is not None
@@ -117,13 +132,14 @@ def adopt(
     if place is None or not place.exists() or spider is None:
         return []
     journal.clear()
+    dump = requestbytes.RequestWriter(spider)
     count, problem = 0, ""
     try:
         for request in requestqueue.adopted(crawler, place):
             number = journal.next_number()
             request.meta[META_UNIT] = f"{journal.token}:{number}"
             key = None if request.dont_filter else _key_or_none(key_of, request)
-            journal.add(Record(number, key, spider.name, requestbytes.dump(request, spider)))
+            journal.add(Record(number, key, spider.name, dump(request)))
             count += 1
             if count % _CHUNK == 0:
                 journal.environment.commit()

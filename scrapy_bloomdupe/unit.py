@@ -43,7 +43,6 @@ class Unit:
         keys: of a held unit: its marks, which are held in memory, too.
         failed: it ended in failure.
         again: it is to be asked again by the next run.
-        passed: marks of its own that it has passed in this run.
     """
 
     __slots__ = (
@@ -57,7 +56,6 @@ class Unit:
         "number",
         "output",
         "parent",
-        "passed",
         "phase",
         "request",
         "requests",
@@ -71,7 +69,6 @@ class Unit:
         self.requests = self.items = self.holding = self.output = 0
         self.parent: Unit | None = None
         self.keys: list[bytes] = []
-        self.passed: set[bytes] = set()
 
     @property
     def complete(self) -> bool:

@@ -11,16 +11,22 @@ It is told what happens (``journaling`` tells it) and writes to the journal; it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from scrapy_bloomdupe.journal import Journal, Record
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import name_of
 from scrapy_bloomdupe.seen import SeenSet
 from scrapy_bloomdupe.unit import META_UNIT, Phase, Unit
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
+
+#: The unit that is with Scrapy's downloader middlewares in this context (its task, and what that calls): what
+#: they return is scheduled outside of it.
+in_middlewares_of: ContextVar[int | None] = ContextVar("bloomdupe_in_middlewares_of", default=None)
 
 
 class Units:
@@ -45,16 +51,24 @@ class Units:
     ) -> None:
         self.journal = journal
         self.num_unserializable = 0
+        #: Callbacks whose output did not all go its way: something has ended them.
+        self.num_cut = 0
         self._seen = seen
-        self._spider = spider
+        self._spider = name_of(spider).encode()
         self._serialize = serialize
         self._retry_failed = retry_failed
         self._active: dict[int, Unit] = {}
         self._replayed: set[int] = set()
-        self._stranded: set[int] = set()
+        #: Every request of an earlier run comes from the journal; else Scrapy's own queue has most of them,
+        #: as far as they had come.
+        self.whole = True
+        # Given again from the journal one by one: marks that they set are passed again.
+        self._put_back: set[int] = set()
+        # Marks of its own that a unit of an earlier run has passed in this one.
+        self._passed: dict[int, set[bytes]] = {}
         self._responses: WeakKeyDictionary[Response, Unit] = WeakKeyDictionary()
-        # By object: a request of a callback's output, its unit, and how often it was given.
-        self._awaited: dict[int, tuple[Request, Unit, int]] = {}
+        # By object: a request of a callback's output, and a unit for each time it was given.
+        self._awaited: dict[int, tuple[Request, list[Unit]]] = {}
         self._candidates: set[Unit] = set()
         #: Called when a unit may have become complete.
         self.on_complete: Callable[[], None] = lambda: None
@@ -64,19 +78,34 @@ class Units:
         """Let *request*, which is the pending request *number*, be the one unit with this number."""
         request.meta[META_UNIT] = self._mark(number)
         self._replayed.add(number)
+        if not self.whole:
+            self._put_back.add(number)
 
     def replay_stranded(self, request: Request, number: int) -> None:
-        """As ``replay``, and watch whether it arrives."""
+        """As ``replay``, for a request of this run: it passes the marks that it has set."""
         self.replay(request, number)
-        self._stranded.add(number)
+        self._put_back.add(number)
 
-    def has_arrived(self, number: int) -> bool:
-        """Return whether a request of ``replay_stranded`` got as far as the downloader."""
-        return number not in self._stranded
+    def number_of(self, request: Request) -> int | None:
+        """Return the number of the unit that *request* has in its meta."""
+        return self._number(request)
 
     def give_up(self, number: int) -> None:
-        """End a pending request that is not under way."""
-        self.journal.end(number)
+        """End a pending request that was put back and dropped."""
+        self._replayed.discard(number)
+        self._put_back.discard(number)
+        if (unit := self._active.pop(number, None)) is not None:
+            self._candidates.discard(unit)
+        if number in self.journal:
+            self.journal.end(number)
+
+    def can_write(self, request: Request) -> bool:
+        """Return whether *request* can be pending; else the process is all that knows it."""
+        try:
+            self._serialize(request)
+        except Exception:
+            return False
+        return True
 
     def scheduled(self, request: Request) -> None:
         """A request is about to be scheduled; the duplicate filter may be asked next, see ``judged``."""
@@ -110,7 +139,7 @@ class Units:
             self.exhausted(unit)
             return False
         if not seen and key is not None:
-            self._own(unit, key)
+            self._own(unit, key, request)
         self._enqueued(unit)
         return True
 
@@ -123,7 +152,6 @@ class Units:
         if unit is None:
             if number in self.journal:
                 self._active[number] = Unit(number, request, Phase.DOWNLOADING)
-                self._stranded.discard(number)
         elif unit.phase is Phase.QUEUED:
             unit.phase, unit.request = Phase.DOWNLOADING, request
 
@@ -155,8 +183,7 @@ class Units:
 
     def gave_request(self, unit: Unit, request: Request) -> None:
         """The output of a callback has a request in it."""
-        times = self._awaited[id(request)][2] if id(request) in self._awaited else 0
-        self._awaited[id(request)] = (request, unit, times + 1)
+        self._awaited.setdefault(id(request), (request, []))[1].append(unit)
         unit.requests += 1
         unit.output += 1
 
@@ -190,21 +217,23 @@ class Units:
         return ended
 
     def settle_all(self, *, closing: bool) -> None:
-        """End everything under way, since nothing is any more: idle, or at the end of the crawl.
+        """End everything under way, since nothing is any more: idle, or at the end of the crawl. What a
+        callback did not finish is asked again by the next run.
 
         Args:
-            closing: the scheduler may still hold requests; what a callback did not finish is asked again.
+            closing: the scheduler may still hold requests.
         """
         self.settle()
         for unit in sorted(self._active.values(), key=lambda unit: not unit.held):
             if unit.phase is Phase.QUEUED and closing:
                 # In the scheduler, or dropped on the way: if its queue does not have it, the journal does.
                 continue
-            if unit.phase is Phase.DELIVERED and closing and not unit.exhausted:
+            cut = not unit.exhausted or unit.requests or unit.items
+            if unit.phase is Phase.DELIVERED and cut and not unit.again:
                 unit.again = True
+                self.num_cut += 1
             elif not unit.again:
                 unit.exhausted = True
-                unit.requests = unit.items = 0
                 self._candidates.add(unit)
         self._awaited.clear()
         self.settle()
@@ -250,7 +279,8 @@ class Units:
             unit = self._active[number] = Unit(number, request, Phase.QUEUED)
             return unit
         found = self._active.get(number) if number is not None else None
-        if found is not None and found.phase is Phase.DOWNLOADING:
+        # What a middleware schedules by itself while the request is with it is a copy: the request goes on.
+        if found is not None and found.phase is Phase.DOWNLOADING and in_middlewares_of.get() != number:
             found.phase, found.request = Phase.QUEUED, request
             return found
         del request.meta[META_UNIT]
@@ -259,16 +289,16 @@ class Units:
     def _enqueued(self, unit: Unit) -> None:
         """The scheduler has it, and the journal knows it: no need to keep it here."""
         if not unit.held:
-            del self._active[unit.number]
+            self._active.pop(unit.number, None)
 
     def _resolve(self, request: Request) -> Unit | None:
         """Return the unit whose output *request* is, and take it as scheduled."""
-        awaited = self._awaited.pop(id(request), None)
+        awaited = self._awaited.get(id(request))
         if awaited is None:
             return None
-        _, parent, times = awaited
-        if times > 1:
-            self._awaited[id(request)] = (request, parent, times - 1)
+        parent = awaited[1].pop(0)
+        if not awaited[1]:
+            del self._awaited[id(request)]
         parent.requests -= 1
         self._consider(parent)
         return parent
@@ -289,7 +319,7 @@ class Units:
             # before this one is, and replayed it gives this request again.
             self._hold(Unit(number, request, Phase.QUEUED), key, parent)
             return
-        self.journal.add(Record(number, key, self._spider, data))
+        self.journal.add_request(number, key, self._spider, data)
 
     def _hold(self, unit: Unit, key: bytes | None, parent: Unit | None) -> None:
         self.num_unserializable += 1
@@ -297,22 +327,34 @@ class Units:
         if parent is not None:
             parent.holding += 1
         if key is not None:
-            self._own(unit, key)
+            self._own(unit, key, unit.request)
         self._active[unit.number] = unit
 
-    def _own(self, unit: Unit, key: bytes) -> None:
+    def _own(self, unit: Unit, key: bytes, request: Request) -> None:
         if unit.held:
             self._seen.hold(key)
             unit.keys.append(key)
-        else:
-            self.journal.own(unit.number, key)
+            return
+        try:
+            data = self._serialize(request)
+        except Exception:
+            data = b""
+        self.journal.own(unit.number, key, data)
+        if self._is_replay(unit):
+            self._passed.setdefault(unit.number, set()).add(key)
 
     def _passes_own_mark(self, unit: Unit, key: bytes | None) -> bool:
         # Marks of this run are no matter of a replay: ``redirects`` judges those.
-        if key is None or unit.number >= self.journal.first or key in unit.passed:
+        if key is None or not self._is_replay(unit):
             return False
-        unit.passed.add(key)
-        return self.journal.owns(unit.number, key)
+        passed = self._passed.setdefault(unit.number, set())
+        if key in passed or not self.journal.owns(unit.number, key):
+            return False
+        passed.add(key)
+        return True
+
+    def _is_replay(self, unit: Unit) -> bool:
+        return (self.whole and unit.number < self.journal.first) or unit.number in self._put_back
 
     def _end(self, unit: Unit) -> None:
         if unit.held:
@@ -331,5 +373,21 @@ class Units:
                 return
             self.journal.end(unit.number, failed=True)
         else:
+            if self._is_replay(unit):
+                self._leave_targets(unit)
             self.journal.end(unit.number)
         del self._active[unit.number]
+        self._passed.pop(unit.number, None)
+        self._put_back.discard(unit.number)
+
+    def _leave_targets(self, unit: Unit) -> None:
+        """Make pending what the last run was redirected to, and this one was not: links to it were filtered,
+        and nobody has had it. It is put back when the crawl is idle."""
+        passed = self._passed.get(unit.number, set())
+        for key, request in self.journal.targets_of(unit.number).items():
+            if key in passed:
+                continue
+            if request:
+                self.journal.add_request(self.journal.next_number(), key, self._spider, request)
+            else:
+                self._seen.forget(key)

@@ -16,6 +16,7 @@ that asks (its area), so that many tests can share one server and its log.
 ``/AREA/loop/...``           redirects to itself, whatever comes
 ``/AREA/refresh/...``        a page with a meta refresh to itself
 ``/AREA/missing/...``        404
+``/AREA/broken/...``         500 until the cookie ``mended`` is sent
 ``/AREA/form``               GET: a page; POST: a redirect to it
 ``/AREA/job/TREE/N``         page N of a tree for crawls that are killed, and what leads to it: see
                              ``killsite``
@@ -91,6 +92,8 @@ def answer(method: str, target: str, cookies: set[str]) -> Answer:
             return 200, f'<meta http-equiv="refresh" content="0; url={html.escape(target)}">', []
         case "missing":
             return 404, page(target, []), []
+        case "broken" if "mended" not in cookies:
+            return 500, page(target, []), []
         case "form" if method == "POST":
             return _redirect(target)
         case _ if kind != kind.lower():

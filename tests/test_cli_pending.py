@@ -19,8 +19,9 @@ from mocksite import Site, mock_site
 from scrapy import Request
 
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.journal import Journal, Record, Seal, pack
+from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.opening import open_or_create
+from scrapy_bloomdupe.records import Record, Seal, pack
 from scrapy_bloomdupe.requestbytes import dump
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.stores.environment import Environment

@@ -12,7 +12,7 @@ from scrapy import Request
 from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 
 URLS = [f"http://shop.example/{path}" for path in ("a", "b", "a", "a#x", "b", "c")]
-OURS = "scrapy_bloomdupe.dupefilter"
+OURS = "scrapy_bloomdupe.telling"
 
 Line = tuple[str, int, str, object]
 

@@ -55,7 +55,9 @@ def in_batches(found: BloomFilter, keys: list[bytes], size: int) -> list[bool]:
     return answers
 
 
-@pytest.mark.parametrize(("error_rate", "capacity"), [(0.2, 50), (0.001, 50), (0.001, 5000), (1e-9, 500)])
+@pytest.mark.parametrize(
+    ("error_rate", "capacity"), [(0.2, 50), (0.001, 50), (0.001, 5000), (1e-6, 5000), (1e-9, 500)]
+)
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])
 def test_many_at_once_have_the_answers_and_bits_of_one_by_one(
     tmp_path: Path,

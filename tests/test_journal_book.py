@@ -20,9 +20,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-import scrapy_bloomdupe.journal as journals
+import scrapy_bloomdupe.records as records
 from scrapy_bloomdupe.errors import StateCorrupt, StoreError
-from scrapy_bloomdupe.journal import Journal, Record, Seal, read_seal
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import Record, Seal, read_seal
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
@@ -152,7 +153,8 @@ def test_a_flush_of_the_store_takes_the_journal_with_it(place: Place) -> None:
 
 
 _WRITE_UNTIL_KILLED = """
-from scrapy_bloomdupe.journal import Journal, Record
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
@@ -263,28 +265,43 @@ def test_the_keys_of_a_request_that_another_run_took_go_with_it(place: Place) ->
         assert 0 == txn.stat(place.journal._owned)["entries"]
 
 
-def test_start_requests_are_known_until_a_run_after_one_that_ended_in_order(place: Place) -> None:
+def test_start_requests_of_a_killed_run_are_known_to_the_next_ones(place: Place) -> None:
+    first, second, third = b"a" * 16, b"b" * 16, b"c" * 16
     place.journal.begin()
-    place.journal.note_start(b"a" * 16)
-    assert place.journal.has_started(b"a" * 16)
-    assert not place.journal.has_started(b"b" * 16)
+    add(place.journal)
+    place.journal.note_start(first)
+    assert not place.journal.has_started(first), "this run may ask it twice"
+    place.environment.commit()
+    assert not place.journal.has_started(first)
+    place.journal.note_start(third)
+    for _ in range(2):
+        place.crash()
+        place.journal.begin()
+        place.environment.commit()
+        assert [True, False, False] == [place.journal.has_started(one) for one in (first, second, third)]
+    add(place.journal)
+    place.journal.note_start(second)
     place.environment.commit()
     place.crash()
+    assert [True, True] == [place.journal.has_started(one) for one in (first, second)]
+
+
+def test_start_requests_are_forgotten_after_a_run_that_ended_in_order(place: Place) -> None:
+    first, second = b"a" * 16, b"b" * 16
     place.journal.begin()
-    place.environment.commit()
-    assert place.journal.has_started(b"a" * 16), "the run before was killed"
+    add(place.journal)
+    place.journal.note_start(first)
     place.journal.close_in_order(Seal(None))
     place.environment.commit()
     place.reopen()
-    assert place.journal.has_started(b"a" * 16)
     place.journal.begin()
     place.environment.commit()
-    assert not place.journal.has_started(b"a" * 16)
-    place.journal.note_start(b"b" * 16)
+    assert not place.journal.has_started(first)
+    add(place.journal)
+    place.journal.note_start(second)
     place.environment.commit()
     place.crash()
-    assert not place.journal.has_started(b"a" * 16)
-    assert place.journal.has_started(b"b" * 16)
+    assert [False, True] == [place.journal.has_started(one) for one in (first, second)]
 
 
 def test_a_seal_is_there_until_the_next_run_begins(place: Place) -> None:
@@ -326,10 +343,27 @@ def test_a_number_that_is_pending_is_not_given_again_whatever_the_counter_says(p
     assert (42, 42) == (place.journal.first, place.journal.next_number())
 
 
+def test_a_start_request_that_was_asked_three_times_is_skipped_three_times(place: Place) -> None:
+    digest = b"s" * 16
+    for _ in range(3):
+        add(place.journal)
+        place.journal.note_start(digest)
+    place.environment.commit()
+    place.crash()
+    place.journal.begin()
+    assert place.journal.skip_start(digest)
+    add(place.journal)
+    place.environment.commit()
+    place.crash()
+    # Two that the run before did not come to, and the one it skipped.
+    place.journal.begin()
+    assert [True, True, True, False] == [place.journal.skip_start(digest) for _ in range(4)]
+
+
 def test_a_run_is_given_what_was_pending_before_it_and_not_what_it_adds(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "_CHUNK", 3)
+    monkeypatch.setattr(records, "_CHUNK", 3)
     old = [add(place.journal) for _ in range(10)]
     place.environment.commit()
     place.crash()
@@ -385,7 +419,8 @@ class Book:
 
     pending: dict[int, set[bytes]] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
-    starts: set[int] = field(default_factory=set)
+    # By start request: the first number of the run that had it.
+    starts: dict[int, int] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
     done: int = 0
 
@@ -452,7 +487,7 @@ class Model(RuleBasedStateMachine):
     @rule(start=st.integers(0, 5))
     def note_start(self, start: int) -> None:
         self.place.journal.note_start(b"%016d" % start)
-        self.now.starts.add(start)
+        self.now.starts[start] = self.place.journal.first
 
     @rule()
     def crash_and_open(self) -> None:
@@ -487,7 +522,10 @@ class Model(RuleBasedStateMachine):
                 assert sorted(now.pending[number]) == journal.keys_of(number)
                 for other in (key(number), key(1000), key(1001)):
                     assert (other in now.pending[number]) is journal.owns(number, other)
-        assert [s in now.starts for s in range(6)] == [journal.has_started(b"%016d" % s) for s in range(6)]
+        starts, first = self.written.starts, journal.first
+        assert [s in starts and starts[s] != first for s in range(6)] == [
+            journal.has_started(b"%016d" % s) for s in range(6)
+        ]
 
     @invariant()
     def it_gives_what_was_written(self) -> None:

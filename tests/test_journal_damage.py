@@ -139,7 +139,7 @@ def cases(job: Job, seed: int) -> Iterator[tuple[str, str, Damage]]:
     turn = itertools.cycle(random.Random(seed).sample(range(SHORT), SHORT))
     for path in paths:
         name = str(path.relative_to(job.jobdir))
-        chosen = DAMAGES if LONG else [DAMAGES[next(turn)], DAMAGES[next(turn)]]
+        chosen = DAMAGES if LONG else [DAMAGES[next(turn)]]
         for what, damage in chosen:
             yield name, what, damage
     for name in ("bloomdupe", "requests.queue"):

@@ -11,7 +11,7 @@ from crawling import SELECT
 from killing import EXACT, LONG, SEEDS, Job, jobs
 from killsite import Tree
 
-SIZE = 300 if LONG else 50
+SIZE = 300 if LONG else 40
 KILLS = 10 if LONG else 2
 
 # Copied meta counts the redirects and retries of the pages before.

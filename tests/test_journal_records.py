@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_bloomdupe.journal import Journal, JournalView, Record, Seal, pack, read_seal, unpack
+from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.records import JournalView, Record, Seal, pack, read_seal, unpack
 from scrapy_bloomdupe.stores.environment import Environment, verify
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
@@ -100,7 +101,7 @@ def write_as_the_stored_file(path: Path) -> None:
         store.add(key(number))
         assert number == journal.next_number()
         journal.add(Record(number, key(number) if number != 4 else None, "shop", b"request %d" % number))
-    journal.own(2, key(20))
+    journal.own(2, key(20), b"redirect of 2")
     journal.note_start(b"s" * 16)
     environment.commit()
     journal.end(1)
@@ -130,6 +131,7 @@ def check_stored(path: Path) -> None:
         assert [b"request 3"] == [r.request for r in journal.records(failed=True)]
         assert sorted([key(2), key(20)]) == journal.keys_of(2)
         assert journal.owns(2, key(20))
+        assert {key(20): b"redirect of 2"} == journal.targets_of(2)
         assert not journal.owns(5, key(20))
         assert journal.has_started(b"s" * 16)
         assert 5 == store.count()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Python, StartPython
 
+import scrapy_bloomdupe.lock as locks
 from scrapy_bloomdupe.errors import StateLocked, StateUnusable
 from scrapy_bloomdupe.lock import DirectoryLock
 
@@ -108,3 +109,152 @@ def test_a_read_only_directory_is_refused_with_the_reason(tmp_path: Path, python
         "changed\n"
     ) == done.stdout
     assert [] == list(directory.iterdir())
+
+
+def test_nothing_is_known_of_a_directory_that_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a")
+    lock = DirectoryLock(tmp_path)
+    assert (False, False) == (lock.same_boot, lock.is_as_left(path))
+    lock.release()
+
+
+_LOOK_AND_HOLD = """
+from scrapy_bloomdupe.lock import DirectoryLock
+
+lock = DirectoryLock(Path("."))
+lock.looked_at()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_next_one_knows_that_the_machine_has_been_up_since(
+    tmp_path: Path, start_python: StartPython
+) -> None:
+    other = start_python(_LOOK_AND_HOLD)
+    assert other.stdout is not None
+    assert "held\n" == other.stdout.readline()
+    other.kill()
+    other.wait()
+    lock = DirectoryLock(tmp_path)
+    assert lock.same_boot
+    lock.release()
+
+
+@pytest.mark.parametrize("boot", ["another", "", None, 5, ["a"]])
+def test_after_a_new_start_of_the_machine_it_is_not_the_same(tmp_path: Path, boot: object) -> None:
+    lock = DirectoryLock(tmp_path)
+    lock.looked_at()
+    lock.release()
+    note = json.loads((tmp_path / "lock").read_text())
+    (tmp_path / "lock").write_text(json.dumps({**note, "boot": boot}))
+    lock = DirectoryLock(tmp_path)
+    assert not lock.same_boot
+    lock.release()
+
+
+@pytest.mark.parametrize("how", ["released", "killed"])
+def test_after_a_new_start_of_the_machine_nobody_is_believed_who_has_not_looked(
+    tmp_path: Path, start_python: StartPython, how: str
+) -> None:
+    (tmp_path / "lock").write_text(json.dumps({"boot": "another", "left": {}}))
+    if how == "released":
+        DirectoryLock(tmp_path).release()
+    else:
+        other = start_python(_HOLD)
+        assert other.stdout is not None
+        assert "held\n" == other.stdout.readline()
+        other.kill()
+        other.wait()
+    lock = DirectoryLock(tmp_path)
+    assert not lock.same_boot
+    lock.looked_at()
+    lock.release()
+    lock = DirectoryLock(tmp_path)
+    assert lock.same_boot
+    lock.release()
+
+
+def test_a_system_that_does_not_tell_its_runs_apart_is_never_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "_boot", lambda: "")
+    lock = DirectoryLock(tmp_path)
+    lock.looked_at()
+    lock.release()
+    lock = DirectoryLock(tmp_path)
+    assert not lock.same_boot
+    lock.release()
+
+
+def leave(directory: Path, *left: Path) -> None:
+    lock = DirectoryLock(directory)
+    lock.release(left=left)
+
+
+def test_a_file_is_as_it_was_left_until_somebody_touches_it(tmp_path: Path) -> None:
+    path, other = tmp_path / "file", tmp_path / "other"
+    path.write_bytes(b"a")
+    other.write_bytes(b"a")
+    leave(tmp_path, path)
+    for _ in range(2):
+        lock = DirectoryLock(tmp_path)
+        assert (True, False) == (lock.is_as_left(path), lock.is_as_left(other))
+        # Who has changed nothing leaves the note as it is.
+        lock.release()
+    path.write_bytes(b"b")
+    lock = DirectoryLock(tmp_path)
+    assert not lock.is_as_left(path)
+    lock.release()
+
+
+@pytest.mark.parametrize("how", ["longer", "later", "gone", "another file in its place"])
+def test_whoever_touches_a_file_is_found(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a")
+    leave(tmp_path, path)
+    found = path.stat()
+    if how == "longer":
+        path.write_bytes(b"ab")
+        os.utime(path, ns=(found.st_mtime_ns, found.st_mtime_ns))
+    elif how == "later":
+        os.utime(path, ns=(found.st_mtime_ns, found.st_mtime_ns + 1000))
+    elif how == "gone":
+        path.unlink()
+    else:
+        (tmp_path / "new").write_bytes(b"a")
+        (tmp_path / "new").replace(path)
+    lock = DirectoryLock(tmp_path)
+    assert not lock.is_as_left(path)
+    lock.release()
+
+
+def test_after_a_process_that_died_nothing_is_as_it_was_left(
+    tmp_path: Path, start_python: StartPython
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a")
+    leave(tmp_path, path)
+    other = start_python(_HOLD)
+    assert other.stdout is not None
+    assert "held\n" == other.stdout.readline()
+    other.kill()
+    other.wait()
+    lock = DirectoryLock(tmp_path)
+    assert not lock.is_as_left(path)
+    lock.release()
+
+
+@pytest.mark.parametrize("note", ["", "[]", "5", '"x"', "{", '{"left": 5}', '{"left": [1]}', "\0\0\0"])
+def test_a_note_of_nonsense_says_nothing(tmp_path: Path, note: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a")
+    (tmp_path / "lock").write_text(note)
+    lock = DirectoryLock(tmp_path)
+    assert (False, False) == (lock.same_boot, lock.is_as_left(path))
+    lock.release()
+    leave(tmp_path, path)
+    lock = DirectoryLock(tmp_path)
+    assert lock.is_as_left(path)
+    lock.release()

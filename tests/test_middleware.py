@@ -13,7 +13,7 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.misc import load_object
 
-from scrapy_bloomdupe import UrlRulesMiddleware
+from scrapy_bloomdupe import JournalMiddleware, UrlRulesMiddleware
 from scrapy_bloomdupe.keys import of_crawler
 
 ADDON = {"ADDONS": {"scrapy_bloomdupe.Addon": 500}}
@@ -186,15 +186,18 @@ def test_only_what_can_have_its_id_nowhere_else_is_dropped(changes: dict[str, An
 @pytest.mark.parametrize("order", [42, None])
 def test_the_addon_leaves_a_middleware_alone_that_the_project_lists(own: Any, order: int | None) -> None:
     settings = idle_crawler(**ADDON, SPIDER_MIDDLEWARES={own: order}).settings
-    assert {own: order} == settings.getdict("SPIDER_MIDDLEWARES")
+    first = -1_000_000  # next to the engine
+    assert {own: order, JournalMiddleware: first} == settings.getdict("SPIDER_MIDDLEWARES")
 
 
 @pytest.mark.parametrize("listed", [{}, {"project.Other": 543}, '{"project.Other": 543}'])
 def test_the_addon_puts_the_middleware_once_and_near_the_engine(listed: Any) -> None:
     settings = idle_crawler(**ADDON, SPIDER_MIDDLEWARES=listed).settings
     found = settings.getdict("SPIDER_MIDDLEWARES")
-    assert {"project.Other": 543} if listed else {} == {k: v for k, v in found.items() if v != 10}
+    others = {"project.Other": 543} if listed else {}
+    assert others == {k: v for k, v in found.items() if v not in (10, -1_000_000)}
     assert [UrlRulesMiddleware] == [load_object(k) for k, v in found.items() if v == 10]
+    assert [JournalMiddleware] == [load_object(k) for k, v in found.items() if v == -1_000_000]
 
 
 def test_the_decision_is_made_once_and_shared_by_object() -> None:

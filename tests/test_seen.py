@@ -225,3 +225,88 @@ def test_a_policy_that_is_not_known_is_refused(policy: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         SeenSet(StubFilter(), None, policy)
     assert f"policy={policy!r} is not known; take one of positives" == str(caught.value)
+
+
+def test_deferred_keys_are_seen_and_reach_the_filter_when_they_are_settled() -> None:
+    filter_ = StubFilter()
+    seen = SeenSet(filter_, None, deferred=True)
+    assert [Verdict.NEW, Verdict.UNCONFIRMED] == [seen.check_and_add(KEY) for _ in range(2)]
+    assert (True, False, 1) == (KEY in seen, OTHER in seen, seen.num_deferred)
+    assert set() == filter_.keys
+    seen.settle()
+    assert ({KEY}, 0, True) == (filter_.keys, seen.num_deferred, KEY in seen)
+    assert Verdict.UNCONFIRMED is seen.check_and_add(KEY)
+    seen.settle()
+    assert {KEY} == filter_.keys
+
+
+def test_with_a_store_nothing_is_deferred() -> None:
+    filter_ = StubFilter()
+    seen = SeenSet(filter_, MemoryStore(), deferred=True)
+    seen.check_and_add(KEY)
+    assert ({KEY}, 0) == (filter_.keys, seen.num_deferred)
+
+
+def test_a_deferred_set_takes_the_filters_word_too() -> None:
+    seen = SeenSet(StubFilter(wrong=(KEY,)), None, deferred=True)
+    assert Verdict.UNCONFIRMED is seen.check_and_add(KEY)
+    assert 0 == seen.num_deferred
+
+
+def test_a_filter_that_is_over_full_in_the_middle_of_settling_takes_no_more() -> None:
+    class Full(StubFilter):
+        def add(self, key: bytes) -> bool:
+            seen.frozen = True
+            return super().add(key)
+
+    filter_ = Full()
+    seen = SeenSet(filter_, None, deferred=True)
+    for one in (KEY, OTHER):
+        seen.check_and_add(one)
+    seen.settle()
+    assert (1, 0) == (len(filter_.keys), seen.num_deferred)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_held_key_is_seen_and_in_nobodys_file_until_it_is_released(exact: bool) -> None:
+    filter_, store = StubFilter(), MemoryStore() if exact else None
+    seen = SeenSet(filter_, store, deferred=True)
+    assert Verdict.NEW is seen.check_and_add(KEY)
+    seen.hold(KEY)
+    seen.settle()
+    assert (Verdict.DUPLICATE if exact else Verdict.UNCONFIRMED) is seen.check_and_add(KEY)
+    assert KEY in seen
+    if store is not None:
+        assert KEY not in store
+    else:
+        assert (set(), 1) == (filter_.keys, seen.num_deferred)
+    seen.release(KEY)
+    seen.settle()
+    assert KEY in (filter_.keys if store is None else store)
+    assert (Verdict.DUPLICATE if exact else Verdict.UNCONFIRMED) is seen.check_and_add(KEY)
+    # Of what is not held nothing is to be released.
+    seen.release(OTHER)
+    assert OTHER not in seen
+
+
+def test_a_frozen_set_knows_what_is_held() -> None:
+    seen = SeenSet(StubFilter(), None, deferred=True)
+    seen.check_and_add(KEY)
+    seen.hold(KEY)
+    seen.frozen = True
+    assert Verdict.UNCONFIRMED is seen.check_and_add(KEY)
+
+
+def test_a_key_that_was_forgotten_is_new() -> None:
+    seen = SeenSet(StubFilter(), MemoryStore())
+    seen.check_and_add(KEY)
+    assert seen.forget(KEY)
+    assert KEY not in seen
+    assert [Verdict.FALSE_POSITIVE, Verdict.DUPLICATE] == [seen.check_and_add(KEY) for _ in range(2)]
+
+
+def test_a_filter_alone_cannot_forget() -> None:
+    seen = SeenSet(StubFilter(), None)
+    seen.check_and_add(KEY)
+    assert not seen.forget(KEY)
+    assert KEY in seen

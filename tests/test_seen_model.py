@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -203,6 +204,84 @@ class Bare(Files):
         assert all(key(number) in self.state.seen for number in self.added)
 
 
+class Journaled(Files):
+    """With a journal only what was committed survives a crash: no mark without its request."""
+
+    # Of so small a rate that the filter is never wrong.
+    options = replace(OPTIONS, error_rate=1e-9, journal=True)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: set[int] = set()
+        self.known: set[int] = set()
+        self.held: set[int] = set()
+
+    def add(self, number: int) -> bool:
+        verdict = self.state.seen.check_and_add(key(number))
+        assert verdict.seen is (number in self.known or number in self.held)
+        if not verdict.seen:
+            self.known.add(number)
+        return not verdict.seen
+
+    @rule(start=numbers, count=st.integers(1, 60))
+    def add_many(self, start: int, count: int) -> None:
+        for number in range(start, start + count):
+            self.add(number)
+
+    @rule(number=numbers)
+    def hold_one(self, number: int) -> None:
+        if self.add(number):
+            self.state.seen.hold(key(number))
+            self.known.remove(number)
+            self.held.add(number)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def release_one(self, data: Any) -> None:
+        number = data.draw(st.sampled_from(sorted(self.held)))
+        self.state.seen.release(key(number))
+        self.held.remove(number)
+        self.known.add(number)
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def forget_one(self, data: Any) -> None:
+        number = data.draw(st.sampled_from(sorted(self.known)))
+        if self.state.seen.forget(key(number)):
+            self.known.remove(number)
+
+    @rule()
+    def flush(self) -> None:
+        self.state.flush()
+        self.written = set(self.known)
+
+    @rule()
+    def close_and_open(self) -> None:
+        self.state.close()
+        self.state = self.opened()
+        assert (True, []) == (self.state.was_clean, self.state.notices)
+        self.written = set(self.known)
+        self.held.clear()
+
+    @rule()
+    def crash_and_open(self) -> None:
+        self.crash()
+        self.known = set(self.written)
+        self.held.clear()
+
+    @invariant()
+    def it_knows_what_was_added_and_nothing_else(self) -> None:
+        known = self.known | self.held
+        assert known == {number for number in range(361) if key(number) in self.state.seen}
+
+
+class BareJournaled(Journaled):
+    options = replace(Journaled.options, store=None)
+
+
 TestWithStore = WithStore.TestCase
 TestBare = Bare.TestCase
+TestJournaled = Journaled.TestCase
+TestBareJournaled = BareJournaled.TestCase
 TestWithStore.settings = TestBare.settings = settings(max_examples=60, stateful_step_count=20)
+TestJournaled.settings = TestBareJournaled.settings = settings(max_examples=20, stateful_step_count=20)

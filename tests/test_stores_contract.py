@@ -94,6 +94,21 @@ def test_a_key_of_1_to_511_bytes_is_kept_whole(store: Store, size: int) -> None:
     assert [False] * 3 == [one[:-1] + b"x" in store for one in keys]
 
 
+def test_a_key_that_was_removed_can_be_added_anew(store: Store) -> None:
+    store.remove(key(1))
+    for flushed in (False, True):
+        store.add(key(1))
+        store.add(key(2))
+        if flushed:
+            store.flush()
+        store.remove(key(1))
+        store.remove(key(1))
+        assert (False, True, 1) == (key(1) in store, key(2) in store, store.count())
+        assert [key(2)] == list(store.iter_keys())
+        assert store.add(key(1))
+        assert (2, {key(1), key(2)}) == (store.count(), set(store.iter_keys()))
+
+
 def test_many_at_once_have_the_answers_of_one_by_one(store: Store) -> None:
     keys = [key(number % 40) for number in range(100)]
     store.add(key(3))
@@ -140,6 +155,9 @@ def test_it_does_what_a_set_does(
             elif step == "put":
                 store.put(one)
                 model.add(one)
+            elif step == "remove":
+                store.remove(one)
+                model.discard(one)
             elif step == "many":
                 store.put_many([one])
                 assert [False, one + one not in model] == store.add_many([one, one + one])

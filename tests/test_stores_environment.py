@@ -202,3 +202,61 @@ def test_a_failed_write_says_what_and_where(environment: Environment, path: Path
     with pytest.raises(StoreError) as caught:
         environment.write(work)
     assert (errno.EIO, f"cannot write to {path}: [Errno 5] Input/output error") == caught.value.args
+
+
+class Part:
+    """A participant that writes its waiting values, and notes what happens."""
+
+    def __init__(self, environment: Environment, name: bytes, log: list[str]) -> None:
+        self.name, self.log, self.waiting = name, log, [b"a", b"b"]
+        self.database = environment.database(name, create=True)
+        environment.join(self)
+
+    def work(self) -> Any:
+        if not self.waiting:
+            return None
+
+        def write(txn: Any) -> None:
+            self.log.append(f"write {self.name.decode()}")
+            for value in self.waiting:
+                txn.put(value, value, db=self.database)
+
+        return write
+
+    def written(self) -> None:
+        self.log.append(f"written {self.name.decode()}")
+        self.waiting.clear()
+
+
+def test_all_participants_are_written_in_one_transaction_and_told_after_it(environment: Environment) -> None:
+    log: list[str] = []
+    parts = [Part(environment, name, log) for name in (b"one", b"two")]
+    assert environment.commit()
+    assert ["write one", "write two", "written one", "written two"] == log
+    assert [b"a"] * 2 == [environment.read(part.database, b"a") for part in parts]
+    assert not environment.commit(), "nothing waits"
+    assert "write" not in log[4:]
+    parts[1].waiting.append(b"c")
+    assert environment.commit()
+    assert b"c" == environment.read(parts[1].database, b"c")
+
+
+def test_if_one_participant_fails_none_is_written_and_all_keep_waiting(environment: Environment) -> None:
+    log: list[str] = []
+    parts = [Part(environment, name, log) for name in (b"one", b"two", b"three")]
+
+    def fail() -> Any:
+        def write(txn: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        return write
+
+    parts[1].work = fail  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="No space left on device"):
+        environment.commit()
+    assert ["write one"] == log
+    assert [None] * 3 == [environment.read(part.database, b"a") for part in parts]
+    assert [[b"a", b"b"]] * 3 == [part.waiting for part in parts]
+    del parts[1].work  # type: ignore[method-assign]
+    assert environment.commit()
+    assert [b"b"] * 3 == [environment.read(part.database, b"b") for part in parts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import shutil
 from collections.abc import Callable
 from hashlib import sha1
@@ -244,3 +245,59 @@ def test_a_file_without_seen_keys_is_no_store(path: Path) -> None:
         LmdbStore(environment)
     environment.close()
     assert before == path.read_bytes()
+
+
+def test_a_removal_waits_as_a_key_does(path: Path) -> None:
+    environment = Environment.create(path)
+    store = LmdbStore(environment, create=True)
+    for number in range(10):
+        store.add(key(number))
+    store.flush()
+    store.remove(key(3))
+    assert key(3) not in store
+    assert 9 == store.count()
+    assert key(3) in keys_as_left_by_kill_9(path)
+    store.flush()
+    assert {key(number) for number in range(10) if number != 3} == keys_as_left_by_kill_9(path)
+    environment.close()
+
+
+def test_a_key_that_was_removed_and_added_between_two_commits_is_in(path: Path) -> None:
+    environment = Environment.create(path)
+    store = LmdbStore(environment, create=True)
+    store.add(key(1))
+    store.flush()
+    store.remove(key(1))
+    assert store.add(key(1))
+    assert (1, True) == (store.count(), key(1) in store)
+    store.flush()
+    assert (1, {key(1)}) == (store.count(), keys_as_left_by_kill_9(path))
+    environment.close()
+
+
+def test_without_a_group_size_nothing_is_written_before_it_is_told_to(path: Path) -> None:
+    environment = Environment.create(path)
+    store = LmdbStore(environment, create=True, group_size=None)
+    for number in range(lmdb_stores.GROUP_SIZE + 1):
+        store.put(key(number))
+    assert lmdb_stores.GROUP_SIZE + 1 == store.num_waiting
+    assert set() == keys_as_left_by_kill_9(path)
+    environment.close()
+
+
+def test_a_sample_comes_from_all_over_and_has_written_keys_only(path: Path) -> None:
+    environment = Environment.create(path)
+    store = LmdbStore(environment, create=True)
+    assert [] == list(store.sample(10, random.Random(1)))
+    written = {key(number) for number in range(1000)}
+    for one in written:
+        store.add(one)
+    assert [] == list(store.sample(10, random.Random(1)))
+    store.flush()
+    store.add(key(5000))
+    sample = list(store.sample(500, random.Random(1)))
+    assert 500 == len(sample)
+    assert set(sample) <= written
+    assert len(set(sample)) > 250
+    assert 16 == len({one[0] >> 4 for one in sample})
+    environment.close()

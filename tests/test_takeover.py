@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ import scrapy_bloomdupe.requestqueue as requestqueue
 import scrapy_bloomdupe.takeover as takeover
 from scrapy_bloomdupe.errors import StoreError
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.journal import Seal
 from scrapy_bloomdupe.opening import open_or_create
+from scrapy_bloomdupe.records import Seal
 from scrapy_bloomdupe.state import State
+from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue
 from scrapy_bloomdupe.unit import META_UNIT
 
@@ -186,8 +187,8 @@ class Adoption:
 
 
 @pytest.fixture
-def adoption(jobdir: Path) -> Iterator[Adoption]:
-    yield Adoption(jobdir)
+def adoption(jobdir: Path) -> Adoption:
+    return Adoption(jobdir)
 
 
 def test_nothing_is_taken_over_where_nothing_waits(adoption: Adoption) -> None:
@@ -276,12 +277,29 @@ def test_a_journal_that_cannot_be_written_leaves_the_queue_for_the_next_try(
 ) -> None:
     queues.fill(adoption.jobdir, PAGES)
 
-    def fail(request: Request) -> bytes:
-        raise StoreError(28, "No space left on device")
+    def fail(self: Environment, work: Any) -> None:
+        if self.path.name == "seen.lmdb" and (adoption.jobdir / "bloomdupe" / "seen.bloom").exists():
+            raise StoreError(28, "No space left on device")
+        write(self, work)
 
-    with pytest.raises(StoreError):
-        adoption(fail)
+    write = Environment.write
+    with monkeypatch.context() as patched:
+        patched.setattr(Environment, "write", fail)
+        with pytest.raises(StoreError):
+            adoption()
     assert ["requests.queue.adopted"] == names(adoption.jobdir)
     state, _ = adoption()
     assert 4 == len(adoption.pending(state))
+    state.close()
+
+
+def test_a_request_whose_key_cannot_be_made_is_taken_over_too(adoption: Adoption) -> None:
+    queues.fill(adoption.jobdir, PAGES)
+
+    def fail(request: Request) -> bytes:
+        raise ValueError("the project's own")
+
+    state, notices = adoption(fail)
+    assert state.journal is not None
+    assert ([None] * 4, []) == ([record.key for record in state.journal.records()], notices)
     state.close()

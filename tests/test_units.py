@@ -5,6 +5,7 @@ The crawl is played by hand; the journal and the seen-set are real.
 
 from __future__ import annotations
 
+import contextvars
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -21,7 +22,7 @@ from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.opening import open_or_create
 from scrapy_bloomdupe.unit import META_UNIT
-from scrapy_bloomdupe.units import Units
+from scrapy_bloomdupe.units import Units, in_middlewares_of
 
 EXACT = StateOptions(1000, 0.001, "classic", "murmur3", "lmdb", journal=True)
 BARE = StateOptions(1000, 0.001, "classic", "murmur3", None, journal=True)
@@ -395,8 +396,9 @@ def test_what_no_hook_reports_is_done_when_the_crawl_is_idle(crawl: Crawl) -> No
     crawl.units.scheduled(dropped.replace(url="http://other.example/"))
     assert 3 == crawl.units.num_active
     crawl.units.settle_all(closing=False)
-    assert 0 == crawl.units.num_active
-    assert [] == crawl.pending
+    # But for a callback that was cut off: the next run asks again.
+    assert (1, 1) == (crawl.units.num_active, crawl.units.num_cut)
+    assert ["b"] == crawl.pending
 
 
 def test_what_waits_in_the_scheduler_is_not_done_when_the_crawl_is_idle(crawl: Crawl) -> None:
@@ -597,23 +599,97 @@ def test_a_second_claim_to_a_replay_is_another_request(crawl: Crawl) -> None:
     assert ["a", "b"] == crawl.pending
 
 
-def test_a_replay_that_cannot_be_done_is_given_up(crawl: Crawl) -> None:
+def test_a_target_that_waits_in_scrapys_own_queue_is_not_pending_by_itself(crawl: Crawl) -> None:
+    request = of_the_spider("a")
+    crawl.schedule(request)
+    crawl.units.started(request)
+    target = request.replace(url="http://shop.example/b")
+    crawl.schedule(target)
+    crawl.commit()
+    crawl.crash()
+    # As after an end in order: the queue gives what was left in it.
+    crawl.units.whole = False
+    crawl.units.started(target)
+    crawl.give(crawl.fetch(target))
+    assert [] == crawl.pending
+
+
+def test_a_request_that_two_pages_give_is_awaited_by_both(crawl: Crawl) -> None:
+    shared = of_the_spider("x")
+    units = []
+    for name in ("a", "b"):
+        page = of_the_spider(name)
+        crawl.schedule(page)
+        crawl.units.started(page)
+        response = Response(page.url, request=page)
+        crawl.units.delivered(response)
+        units.append(crawl.units.of(response))
+        crawl.units.gave_request(units[-1], shared)
+        crawl.units.exhausted(units[-1])
+    crawl.units.settle()
+    assert ["a", "b"] == crawl.pending
+    crawl.schedule(shared)
+    crawl.units.settle()
+    assert ["b", "x"] == crawl.pending
+    crawl.schedule(shared)
+    crawl.units.settle()
+    assert ["x"] == crawl.pending
+
+
+def test_a_request_that_was_put_back_and_dropped_is_given_up(crawl: Crawl) -> None:
     crawl.schedule(of_the_spider("a"))
     crawl.schedule(of_the_spider("b"))
     crawl.commit()
     crawl.crash()
-    records = list(crawl.journal.records())
-    for record in records:
-        crawl.units.replay_stranded(requestbytes.load(record.request, crawl.spider), record.number)
-        assert not crawl.units.has_arrived(record.number)
-    request = requestbytes.load(records[0].request, crawl.spider)
-    crawl.units.replay_stranded(request, 1)
+    record = next(crawl.journal.records())
+    crawl.units.replay_stranded(requestbytes.load(record.request, crawl.spider), record.number)
+    crawl.units.give_up(record.number)
+    crawl.units.give_up(record.number)
+    assert ["b"] == crawl.pending
+
+
+def test_a_request_of_this_run_that_is_put_back_passes_its_own_mark(crawl: Crawl) -> None:
+    crawl.schedule(of_the_spider("a"))
+    crawl.commit()
+    (record,) = crawl.journal.records()
+    request = requestbytes.load(record.request, crawl.spider)
+    assert not crawl.schedule(request.replace(meta={}))
+    crawl.units.replay_stranded(request, record.number)
+    assert crawl.schedule(request)
+    assert ["a"] == crawl.pending
+
+
+def test_a_copy_that_a_middleware_schedules_itself_is_another_request(crawl: Crawl) -> None:
+    request = of_the_spider("a")
     crawl.schedule(request)
     crawl.units.started(request)
-    assert crawl.units.has_arrived(1)
-    assert not crawl.units.has_arrived(2)
-    crawl.units.give_up(2)
-    assert ["a"] == crawl.pending
+
+    def in_a_middleware() -> None:
+        in_middlewares_of.set(crawl.units.number_of(request))
+        crawl.schedule(request.replace(url="http://shop.example/b"))
+
+    contextvars.copy_context().run(in_a_middleware)
+    assert ["a", "b"] == crawl.pending
+    assert crawl.schedule(request.replace(url="http://shop.example/c"))
+    assert ["a", "b"] == crawl.pending, "a redirect goes on with its request"
+
+
+def test_what_a_replay_is_not_redirected_to_any_more_is_pending_by_itself(crawl: Crawl) -> None:
+    request = of_the_spider("a")
+    crawl.schedule(request)
+    crawl.units.started(request)
+    crawl.schedule(request.replace(url="http://shop.example/b"))
+    crawl.commit()
+    crawl.crash()
+    (record,) = crawl.journal.records()
+    again = requestbytes.load(record.request, crawl.spider)
+    crawl.units.replay(again, record.number)
+    assert crawl.schedule(again)
+    crawl.units.started(again)
+    elsewhere = again.replace(url="http://shop.example/c")
+    assert crawl.schedule(elsewhere)
+    crawl.give(crawl.fetch(elsewhere))
+    assert ["b"] == crawl.pending
 
 
 def test_what_scrapys_own_queue_gives_back_goes_on(crawl: Crawl) -> None:
@@ -710,3 +786,10 @@ def test_a_request_is_found_by_its_response_alone(crawl: Crawl) -> None:
     # A second response to it is nobody's.
     crawl.units.delivered(other := Response(request.url, request=request))
     assert None is crawl.units.of(other)
+
+
+def test_what_can_be_written_is_what_is_not_held(crawl: Crawl) -> None:
+    assert crawl.units.can_write(of_the_spider("a"))
+    assert not crawl.units.can_write(lambdas("a"))
+    assert not crawl.units.can_write(of_the_spider("a", meta={"file": crawl}))
+    assert [] == crawl.pending

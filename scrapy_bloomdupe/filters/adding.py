@@ -35,9 +35,16 @@ def short_way(layer: Layer, scheme: hashing.Scheme, secret: bytes, num_hashes: i
     if scheme.name != "murmur3" or not isinstance(layer, PagedLayer):
         return None
     seeds = hashing.murmur3_seeds(secret, hashing.digest_size(num_hashes))
-    if len(seeds) != 2:  # 7 to 14 positions: error rates of about 0.01 to 0.0001
-        return None
-    first, second = seeds
+    if len(seeds) == 2:
+        # 7 to 14 positions: error rates of about 0.01 to 0.0001.
+        return _two_digests(layer, *seeds)
+    if len(seeds) == 3:
+        # 15 to 22 positions: to about 10^-6, the default without an exact store.
+        return _three_digests(layer, *seeds)
+    return None
+
+
+def _two_digests(layer: PagedLayer, first: int, second: int) -> ShortWay:
     hash128 = mmh3.mmh3_x64_128_digest
     unpack, views, make_view, num_pages = layer.unpack, layer.views, layer.view, layer.num_pages
 
@@ -65,6 +72,32 @@ def short_way(layer: Layer, scheme: hashing.Scheme, secret: bytes, num_hashes: i
                 room -= 1
                 if not room:
                     break
+        return answers
+
+    return ShortWay(add, add_many)
+
+
+def _three_digests(layer: PagedLayer, first: int, second: int, third: int) -> ShortWay:
+    hash128 = mmh3.mmh3_x64_128_digest
+    unpack, views, make_view, num_pages = layer.unpack, layer.views, layer.view, layer.num_pages
+
+    def add(key: bytes) -> bool:
+        positions = list(unpack(hash128(key, first) + hash128(key, second) + hash128(key, third)))
+        page = positions.pop(0) % num_pages
+        view = views[page] or make_view(page)
+        if view[positions].all():
+            return True
+        view[positions] = 1
+        return False
+
+    def add_many(keys: Sequence[bytes], room: int) -> list[bool]:
+        answers: list[bool] = []
+        for key in keys:
+            seen = add(key)
+            answers.append(seen)
+            room -= not seen
+            if not room:
+                break
         return answers
 
     return ShortWay(add, add_many)

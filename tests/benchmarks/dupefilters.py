@@ -129,6 +129,9 @@ class Opened:
         if journal and getattr(self.dupefilter, "_journaling", None) is None:
             raise RuntimeError("the journal is not at work, so there is nothing to measure")
         committer = getattr(self.dupefilter, "_committer", None)
+        if (watch := getattr(self.dupefilter, "_watch", None)) is not None:
+            # As in a crawl, where the clock gives the counts to the stats.
+            watch.count_on_flush()
         #: What the clock does in a crawl, ten times a second or more often: write what waits.
         self.commit: Callable[[], object] = getattr(committer, "_tick", None) or getattr(
             committer, "_commit", lambda: None

@@ -49,8 +49,8 @@ def make_job(jobdir: Path, count: int) -> None:
     from scrapy.utils.request import fingerprint
 
     from scrapy_bloomdupe import requestbytes
-    from scrapy_bloomdupe.journal import Record
     from scrapy_bloomdupe.opening import open_or_create
+    from scrapy_bloomdupe.records import Record
     from scrapy_bloomdupe.settings import read
 
     spider = Pages()

@@ -1,0 +1,78 @@
+"""What is said of a state when it is opened and closed? Stats and lines of the log, in their order.
+
+``report`` makes the sentences, ``watch`` counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import scrapy_bloomdupe.report as report
+import scrapy_bloomdupe.stats as stats
+from scrapy_bloomdupe.importing import SEEN_NAME
+from scrapy_bloomdupe.state import State
+from scrapy_bloomdupe.watch import Watch
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+logger = logging.getLogger(__name__)
+
+
+def publish(state: State, watch: Watch) -> None:
+    """Set the figures of a state.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    info = state.filter.info()
+    watch.set(stats.KEYS, state.num_keys())
+    watch.set(stats.LAYERS, len(info.layers))
+    watch.set(stats.FILL, round(info.fill, 4))
+    watch.set(stats.ERROR_RATE_ESTIMATE, float(f"{info.error_rate_estimate:.3g}"))
+    watch.set(stats.FILTER_BYTES, info.num_bytes)
+
+
+def opened(state: State, watch: Watch, settings: BaseSettings) -> None:
+    """Say what was opened, and what a person should know of it."""
+    extra = {"spider": watch.spider}
+    watch.set(stats.OPEN_SECONDS, round(state.open_seconds, 6))
+    if state.is_new and (seen := _seen_by_scrapy(settings)):
+        state.notices.append(report.not_imported(seen))
+    if not state.was_clean and state.journal is None:
+        state.notices.append(report.unclean(state))
+    for what in state.recovered:
+        watch.count(stats.RECOVERED + what)
+    for notice in state.notices:
+        logger.warning(notice, extra=extra)
+    logger.info(report.opened(state), extra=extra)
+
+
+def closing(state: State, watch: Watch, rules: Iterable[str]) -> None:
+    """Say what was found in the crawl; *rules* are a line for each."""
+    extra = {"spider": watch.spider}
+    watch.attempt(stats.ERROR_CLOSE, lambda: publish(state, watch))
+    watch.attempt(
+        stats.ERROR_CLOSE, lambda: logger.info(report.summary(state, watch.verdicts()), extra=extra)
+    )
+    for line in rules:
+        logger.info("Rule %s", line, extra=extra)
+
+
+def left_waiting(state: State, watch: Watch, settings: BaseSettings) -> None:
+    """Warn of requests that were scheduled, not sent, and are not in a disk queue, where there is no journal:
+    they are marked as seen and nobody has them. With a JOBDIR those that Scrapy could not serialize."""
+    waiting = watch.value("scheduler/enqueued/memory") - watch.value("scheduler/dequeued/memory")
+    if waiting:
+        jobdir = bool(settings.get("JOBDIR"))
+        logger.warning(report.left_waiting(state, waiting, jobdir=jobdir), extra={"spider": watch.spider})
+
+
+def _seen_by_scrapy(settings: BaseSettings) -> Path | None:
+    """Return the file of Scrapy's own filter in the job directory, if it has something in it."""
+    jobdir = settings.get("JOBDIR")
+    path = Path(jobdir, SEEN_NAME) if jobdir else None
+    return path if path is not None and path.is_file() and path.stat().st_size else None

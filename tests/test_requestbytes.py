@@ -1,0 +1,157 @@
+"""Does a request come back as it was written, and does a look at it run no code?"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scrapy import FormRequest, Request, Spider
+from scrapy.http import Response
+
+import scrapy_bloomdupe.requestbytes as requestbytes
+from scrapy_bloomdupe.requestbytes import Summary, dump, load, peek
+
+
+class Shop(Spider):
+    name = "shop"
+
+    def parse_item(self, response: Response) -> None: ...
+
+    def failed(self, failure: Any) -> None: ...
+
+
+SPIDER = Shop()
+
+FULL = FormRequest(
+    "http://shop.example/search?q=1",
+    method="POST",
+    formdata={"page": "2"},
+    headers={"X-Token": "abc"},
+    cookies={"session": "1"},
+    callback=SPIDER.parse_item,
+    errback=SPIDER.failed,
+    cb_kwargs={"page": 2},
+    meta={"trail": [1, {"a": b"b"}], "tuple": (1, 2)},
+    flags=["f"],
+    priority=-7,
+    dont_filter=True,
+)
+
+
+def test_a_request_comes_back_as_it_was() -> None:
+    found = load(dump(FULL, SPIDER), SPIDER)
+    assert FormRequest is type(found)
+    assert FULL.to_dict(spider=SPIDER) == found.to_dict(spider=SPIDER)
+    assert SPIDER.parse_item == found.callback
+    assert SPIDER.failed == found.errback
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("http://shop.example/", callback=lambda response: None),
+        Request("http://shop.example/", errback=lambda failure: None),
+        Request("http://shop.example/", meta={"open": lambda: None}),
+    ],
+    ids=["lambda", "errback", "meta"],
+)
+def test_what_cannot_be_written_is_an_error(request_: Request) -> None:
+    with pytest.raises(Exception, match=r"not an instance method|pickle"):
+        dump(request_, SPIDER)
+
+
+def test_a_callback_that_the_spider_lost_is_an_error() -> None:
+    class Poorer(Spider):
+        name = "shop"
+
+    with pytest.raises(ValueError, match="parse_item"):
+        load(dump(FULL, SPIDER), Poorer())
+
+
+def test_a_look_shows_what_a_person_wants_to_know() -> None:
+    summary = Summary("POST", "http://shop.example/search?q=1", "parse_item", -7)
+    assert summary == peek(dump(FULL, SPIDER))
+    plain = Request("http://shop.example/ü")
+    assert Summary("GET", "http://shop.example/%C3%BC", None, 0) == peek(dump(plain, SPIDER))
+
+
+class Evil:
+    """Runs a command when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.path}",)
+
+
+class Stateful:
+    """Has all that a pickle can call."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return Stateful, (self.path,), {"path": self.path}, iter([1, 2]), iter([(1, 2)])
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state)
+        (self.path.parent / "state").touch()
+
+    def append(self, value: Any) -> None:
+        (self.path.parent / "append").touch()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        (self.path.parent / "setitem").touch()
+
+
+@pytest.mark.parametrize("kind", [Evil, Stateful])
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_look_runs_no_code(tmp_path: Path, kind: type, protocol: int) -> None:
+    parts = {
+        "method": "GET",
+        "url": "http://shop.example/",
+        "priority": 1,
+        "meta": {"x": kind(tmp_path / "x")},
+    }
+    data = pickle.dumps(parts, protocol=protocol)
+    assert Summary("GET", "http://shop.example/", None, 1) == peek(data)
+    assert [] == list(tmp_path.iterdir())
+    # It would have:
+    pickle.loads(data)
+    assert [] != list(tmp_path.iterdir())
+
+
+def test_a_look_runs_no_code_whatever_it_stands_for(tmp_path: Path) -> None:
+    for parts in (
+        Evil(tmp_path / "x"),
+        {"method": Evil(tmp_path / "x"), "url": Evil(tmp_path / "y"), "priority": 1},
+        {"method": "GET", "url": "http://shop.example/", "priority": Evil(tmp_path / "x")},
+    ):
+        with suppress(ValueError):
+            peek(pickle.dumps(parts, protocol=4))
+    assert [] == list(tmp_path.iterdir())
+
+
+@given(st.binary(max_size=60))
+def test_a_look_at_any_bytes_is_a_summary_or_a_value_error(data: bytes) -> None:
+    with suppress(ValueError):
+        peek(data)
+
+
+def test_a_look_at_a_cut_request_is_a_value_error() -> None:
+    data = dump(FULL, SPIDER)
+    for length in range(len(data)):
+        with pytest.raises(ValueError, match="the request cannot be read"):
+            peek(data[:length])
+
+
+def test_the_protocol_is_that_of_scrapys_own_queues() -> None:
+    assert 4 == requestbytes._PROTOCOL
+    assert b"\x80\x04" == dump(FULL, SPIDER)[:2]
