@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.remote.client import Server
 from scrapy_bloomdupe.remote.kept import Kept
@@ -135,6 +136,14 @@ class RemoteFilter:
 
     def __contains__(self, key: bytes) -> bool:
         return self.contains_many([key])[0]
+
+    def info(self) -> FilterInfo:
+        """Ask the server for all figures.
+
+        Raises:
+            RemoteError: it did not say.
+        """
+        raise NotImplementedError
 
     def flush(self) -> None:
         """Nothing waits here: what was added is on the server."""

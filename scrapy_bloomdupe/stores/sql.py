@@ -123,6 +123,15 @@ class SqlStore:
         self._run(lambda to: to.execute(meta.update().where(meta.c.id == self._id).values(identity=text)))
         self._identity = dict(identity)
 
+    def verify(self) -> None:
+        """Look whether it is still the one that was opened; for a timer.
+
+        Raises:
+            RemoteEmptied: it is gone, or another one.
+            RemoteError: the database did not say.
+        """
+        self.database.run(self._check)
+
     def renew(self) -> bool:
         """Take what is there now, or make it anew: after ``RemoteEmptied``; return whether it was made.
 
