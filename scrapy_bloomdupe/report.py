@@ -14,6 +14,7 @@ from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.shared.parts import SharedParts
+from scrapy_bloomdupe.shared.seen import SharedSeen
 from scrapy_bloomdupe.state import State
 
 _PLACES = {
@@ -198,16 +199,25 @@ def overwriting_feeds(uris: Sequence[str]) -> str:
     )
 
 
-def shared(parts: SharedParts, state: State, num_owed: int) -> str:
-    """Return the line of what is shared with other crawls."""
+def shared(shared: SharedSeen, state: State) -> str:
+    """Return the line of a seen-set that is shared with other crawls."""
+    parts = shared.parts
     names, exact = [], "no exact store: the filter's error rate costs pages"
     if parts.filter is not None:
         names.append(f"{parts.filter.kind} filter {parts.filter.path}")
+        size = f" for {parts.filter.capacity:,} keys at an error rate of {parts.filter.error_rate:g}"
+        names[-1] += size
     if parts.store is not None:
         names.append(f"exact store {parts.store.path}")
-        exact = "exact"
-    owed = f"; {num_owed:,} keys were asked for when the last run ended, and pass once" if num_owed else ""
-    return f"Shared: {', '.join(names)} ({'new' if parts.was_created else 'found'}, {exact}){owed}"
+        exact = "exact" if shared.policy != "negatives" else "this crawl's own filter may skip a page"
+    here = "temporary files" if state.temporary else str(state.directory)
+    owed = (
+        f"; {shared.num_owed:,} keys asked for when the last run ended pass once" if shared.num_owed else ""
+    )
+    return (
+        f"Seen-set: shared by {' and '.join(names)}, {'new' if parts.was_created else 'found'} ({exact}); this "
+        f"crawl's own part is in {here}{owed}"
+    )
 
 
 def emptied(exc: Exception, on_empty: str) -> str:

@@ -358,5 +358,4 @@ def share(
         sharing.is_to_refill = options.on_empty == "refill"
     if found != parts.epoch:
         state.set_identity({**state.filter.identity, SHARED_MARK: parts.epoch})
-    logger.info(report.shared(parts, state, shared.num_owed), extra={"spider": spider})
     return sharing

@@ -63,7 +63,8 @@ def opened(state: State, watch: Watch, settings: BaseSettings) -> None:
         watch.count(stats.RECOVERED + what)
     for notice in state.notices:
         logger.warning(notice, extra=extra)
-    logger.info(report.opened(state), extra=extra)
+    line = report.opened(state) if state.shared is None else report.shared(state.shared, state)
+    logger.info(line, extra=extra)
 
 
 def closing(state: State, watch: Watch, rules: Iterable[str]) -> None:
