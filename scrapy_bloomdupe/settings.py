@@ -262,7 +262,9 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
             capacity = DEFAULT_CAPACITY if store else _NO_CAPACITY
             explicit -= {"capacity", "error_rate"}
     jobdir = source.get("JOBDIR")
-    directory = values.get("BLOOMDUPE_DIR") or (Path(jobdir) / "bloomdupe" if jobdir else None)
+    # What another scheduler keeps does not stop and go on with a JOBDIR.
+    of_job = Path(jobdir) / "bloomdupe" if jobdir and queue is None else None
+    directory = values.get("BLOOMDUPE_DIR") or of_job
     journal = directory is not None and queue is None and values.get("BLOOMDUPE_JOURNAL", DEFAULT_JOURNAL)
     options = StateOptions(
         capacity=capacity,

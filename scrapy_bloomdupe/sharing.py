@@ -6,6 +6,7 @@ wrong. Which keys need asking, and what an answer means, is the business of ``sh
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -103,11 +104,15 @@ class Sharing:
 
     async def ask_for(self, outputs: Iterable[Any]) -> None:
         """Let the verdicts of the requests among *outputs* be there when they are scheduled; never raises."""
+        keys: list[bytes] = []
+        for output in outputs:
+            # A key that cannot be made is said when the request is scheduled.
+            with contextlib.suppress(Exception):
+                if isinstance(output, Request) and (key := self._key_of(output)) is not None:
+                    keys.append(key)
         try:
-            found = [self._key_of(output) for output in outputs if isinstance(output, Request)]
-            keys = [key for key in found if key is not None]
             unknown = self._shared.unknown(keys)
-        except Exception:
+        except StoreError:
             return  # each of them is asked for, and fails, by itself
         batches = {id(batch): batch for key in keys if (batch := self._batches.get(key)) is not None}
         if unknown and not self._closed and (started := self._begin(unknown)) is not None:
@@ -131,6 +136,7 @@ class Sharing:
         """
         self._shared.parts.clear()
         self._shared.parts.renew()
+        self._shared.cleared()
         self._remember_epoch()
 
     def close(self) -> None:
@@ -140,7 +146,7 @@ class Sharing:
             self._repeater.stop()
         if self._pool.started:
             self._pool.stop()
-        if keys := self._shared.unused(all_of_them=True):
+        if keys := self._shared.unused(all_of_them=True) + self._shared.still_owed():
             self._given_back(keys, self._try(lambda: self._shared.parts.give_back(keys)))
         self._publish()
 

@@ -40,6 +40,9 @@ class KnownKeys:
         self._young.pop(key, None)
         self._old.pop(key, None)
 
+    def clear(self) -> None:
+        self._young, self._old = {}, {}
+
     def __len__(self) -> int:
         return len(self._young.keys() | self._old.keys())
 

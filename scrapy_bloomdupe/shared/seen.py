@@ -203,6 +203,19 @@ class SharedSeen:
         self._end(ended)
         return returned
 
+    def still_owed(self) -> list[bytes]:
+        """Return the keys that were asked for and belong to nobody, to be given back as ``unused`` ones are:
+        the page that gave them did not give them again, and other crawls must be able to have them."""
+        owed, self._owed = list(self._owed), set()
+        return owed
+
+    def cleared(self) -> None:
+        """All that is shared was cleared: nothing is known to be seen, and nothing is owed."""
+        self._known.clear()
+        self._end(self._owed)
+        self._owed.clear()
+        self.on_forget()
+
     def given_back(self, keys: Sequence[bytes], *, done: bool) -> None:
         """Note what became of ``unused`` keys; those that could not be given back are owed."""
         if done:
