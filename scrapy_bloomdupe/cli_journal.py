@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_bloomdupe.assembling import JOURNAL_MARK
+from scrapy_bloomdupe.cli_places import refuse_url
 from scrapy_bloomdupe.errors import StateNotFound
 from scrapy_bloomdupe.records import JournalView, Record
 from scrapy_bloomdupe.requestbytes import peek
@@ -69,6 +70,7 @@ def _ending(in_order: bool) -> str:
 
 
 def _pending(arguments: argparse.Namespace) -> int:
+    refuse_url(arguments.directory, "the journal of pending requests is in a directory: give the JOBDIR")
     directory = locate(arguments.directory)
     with _viewing(directory) as view:
         count = view.num_failed if arguments.failed else view.num_pending

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.remote.client import Server
 from scrapy_bloomdupe.remote.kept import Kept
@@ -17,7 +18,7 @@ from scrapy_bloomdupe.remote.meta import Meta
 
 
 class RemoteFilter:
-    """A filter on a server. A subclass gives ``kind``, ``_make``, ``_load``, ``_parts`` and the questions.
+    """A filter on a server. A subclass gives ``kind``, ``info`` and what raises NotImplementedError here.
 
     Any thread may use it. Every question raises RemoteError when the server did not answer it: nothing is
     then known of its keys, and their requests have to pass.
@@ -135,6 +136,9 @@ class RemoteFilter:
 
     def __contains__(self, key: bytes) -> bool:
         return self.contains_many([key])[0]
+
+    def info(self) -> FilterInfo:
+        raise NotImplementedError
 
     def flush(self) -> None:
         """Nothing waits here: what was added is on the server."""
