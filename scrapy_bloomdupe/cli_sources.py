@@ -103,12 +103,12 @@ class RedisSet:
             more = ", ..." if counts.malformed > len(counts.samples) else ""
             samples = ", ".join(f"{sample!r:.60}" for sample in counts.samples)
             yield (
-                f"{counts.malformed:,} members were no fingerprint of 40 hexadecimal letters and were left "
+                f"{counts.malformed:,} members are no fingerprint of 40 hexadecimal letters and were left "
                 f"out: {samples}{more}"
             )
         if counts.keys:
             yield (
-                "they count as seen where the project makes the same fingerprints. scrapy-redis 0.8 and later "
-                "make others than Scrapy: to go on with theirs, set REQUEST_FINGERPRINTER_CLASS = "
+                "their pages count as seen where the project makes the same fingerprints. scrapy-redis 0.8 "
+                "and later make others than Scrapy: to go on with theirs, set REQUEST_FINGERPRINTER_CLASS = "
                 '"scrapy_bloomdupe.ScrapyRedisFingerprinter"'
             )

@@ -187,6 +187,12 @@ def check(server: Server, prefix: str, progress: Progress, sample: int | None = 
                 f"{server.address} {prefix}:{part} has lost its description; {len(left):,} keys of the "
                 f"server are left, which nobody asks. {_clearing(server, prefix, 'removes them')}"
             )
+    for part, meta in found.metas.items():
+        if "importing" in meta.identity:
+            yield (
+                f"{server.address} {prefix}:{part}: an import is under way, or was cut short and leaves out "
+                "part of what had been seen; run it again"
+            )
     if found.filter is None or found.store is None:
         return
     made, other = found.filter.identity, found.store.identity

@@ -1,7 +1,7 @@
 """Which fingerprint does scrapy-redis 0.8 and later give a request? For going on with what it has seen.
 
-It hashes the same parts as Scrapy's own fingerprinter and leaves the headers out of the form, also where there
-are none: every fingerprint differs. Earlier releases of scrapy-redis ask Scrapy 2.6's ``request_fingerprint``.
+It hashes the same parts as Scrapy's own fingerprinter, and leaves the headers out of the form, also where
+there are none: every fingerprint differs. Earlier releases asked Scrapy 2.6's ``request_fingerprint``.
 """
 
 from __future__ import annotations
