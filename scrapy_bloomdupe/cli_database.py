@@ -12,6 +12,7 @@ from dataclasses import asdict
 
 from scrapy_bloomdupe.cli_places import date, is_wanted, maker
 from scrapy_bloomdupe.errors import ConfigurationError, StateNotFound
+from scrapy_bloomdupe.remote.address import hidden
 from scrapy_bloomdupe.stores.sql import SqlStore
 from scrapy_bloomdupe.stores.sqlnamespaces import Namespace, namespaces
 from scrapy_bloomdupe.stores.sqltables import TABLE
@@ -23,6 +24,7 @@ def info(arguments: argparse.Namespace) -> int:
         rows = [{**asdict(one), "epoch": one.epoch.hex()} for one in found]
         print(json.dumps({"namespaces": rows, "keys_of_none": orphans}))
         return 0
+    print(f"database             {hidden(arguments.directory)}")
     print(f"table                {arguments.table or TABLE}")
     for one in found:
         print(

@@ -122,6 +122,27 @@ def test_into_a_server_all_members_arrive_and_a_second_time_none_is_new(
     server.close()
 
 
+def test_a_cluster_is_filled_looked_at_checked_and_cleared(
+    bloomdupe: Cli, valkey_cluster: list[Valkey]
+) -> None:
+    url = f"redis+cluster://127.0.0.1:{valkey_cluster[0].port}"
+    server = connect(url)
+    for start in range(0, COUNT, 1_000):
+        server.run("SADD", SET, *[one.hex() for one in KEYS[start : start + 1_000]])
+    code, out, err = bloomdupe("import", url, "--to", url, "--key", TO)
+    assert (0, "") == (code, err)
+    assert f"{url}/0 {SET}: 20,000 fingerprints, 20,000 of them new in {url}/0 {TO}\n" in out
+    (row,) = bloomdupe.json("info", url)["keys"]
+    assert (3, 3, COUNT) == (row["filter"]["shards"], row["store"]["shards"], row["store"]["num_keys"])
+    assert 20 * COUNT < row["store"]["num_bytes"] < 200 * COUNT
+    assert 0 == bloomdupe("check", url)[0]
+    code, out, _ = bloomdupe("clear", url, "--key", TO, "--yes")
+    assert (0, True) == (code, "8 keys of the server were removed" in out)
+    assert [SET.encode()] == server.scan("*", 100)
+    server.run("UNLINK", SET)
+    server.close()
+
+
 def test_only_what_is_not_known_yet_is_new(bloomdupe: Cli, server: Server, url: str) -> None:
     who = {"canary": "abc"}
     open_filter(server, TO, capacity=50_000, error_rate=0.01, identity=who).add_many(KEYS[:300])
