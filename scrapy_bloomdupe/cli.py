@@ -96,13 +96,13 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true")
 
     sub = command("check", _check, "Check that all parts are whole and belong together.")
-    cli_remote.add_place(sub)
+    cli_remote.add_place(sub, store=True)
     sub.add_argument("--sample", type=_count, metavar="N", help="on a server: look for so many keys, not all")
 
     add_pending(command)
 
     sub = command("rebuild", _rebuild, "Make the filter of a closed state anew from its exact store.")
-    cli_remote.add_place(sub, table=False)
+    cli_remote.add_place(sub, store=True)
     _add_filter(sub)
 
     cli_remote.add_clear(command)
@@ -191,7 +191,7 @@ def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None)
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    if cli_remote.is_remote(arguments, "key", "table", "sample"):
+    if cli_remote.is_remote(arguments, "key", "table", "sample", "store"):
         return cli_remote.check(arguments)
     directory = locate(arguments.directory)
     _announce_walk(directory)
@@ -208,7 +208,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _rebuild(arguments: argparse.Namespace) -> int:
-    if cli_remote.is_remote(arguments, "key"):
+    if cli_remote.is_remote(arguments, "key", "table", "store"):
         return cli_remote.rebuild(arguments)
     directory = locate(arguments.directory)
     plan = rebuilding.FilterPlan(arguments.capacity, arguments.error_rate, arguments.layout, arguments.scheme)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
-from scrapy_bloomdupe.cli_places import date, is_wanted, maker
+from scrapy_bloomdupe.cli_places import date, is_wanted, maker, plain
 from scrapy_bloomdupe.errors import ConfigurationError, StateNotFound
 from scrapy_bloomdupe.remote.address import hidden
 from scrapy_bloomdupe.stores.sql import SqlStore
@@ -28,7 +29,7 @@ def info(arguments: argparse.Namespace) -> int:
     print(f"table                {arguments.table or TABLE}")
     for one in found:
         print(
-            f"{one.name:<20} {one.num_keys:,} keys, made {date(one.created)}, keys made by "
+            f"{plain(one.name):<20} {one.num_keys:,} keys, made {date(one.created)}, keys made by "
             f"{maker(one.identity or {})}"
         )
     if orphans:
@@ -37,8 +38,8 @@ def info(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    if arguments.sample is not None:
-        raise ConfigurationError("--sample is for a filter and a store on one server")
+    if arguments.sample is not None or arguments.store is not None:
+        raise ConfigurationError("--sample and --store are for a filter on a server")
     found, orphans = _namespaces(arguments)
     problems = list(_database_problems(found, orphans))
     for problem in problems:
@@ -69,20 +70,37 @@ def clear(arguments: argparse.Namespace, key: str) -> int:
     print(f"namespace {key}: {one.num_keys:,} keys")
     if not is_wanted(arguments):
         return 1
-    store = SqlStore.open(arguments.directory, key, table=arguments.table or TABLE, create=False)
-    try:
+    with opened(arguments.directory, arguments.table or TABLE, key) as store:
         print(f"{store.clear():,} keys were removed")
-    finally:
-        store.close()
     return 0
 
 
-def _namespaces(arguments: argparse.Namespace) -> tuple[list[Namespace], int]:
-    found, orphans = namespaces(arguments.directory, arguments.table or TABLE)
-    if arguments.key is None:
+@contextmanager
+def opened(url: str, table: str, key: str) -> Iterator[SqlStore]:
+    """Give the store of a namespace that is there.
+
+    Raises:
+        StateNotFound: it is not.
+    """
+    _chosen(url, table, key)
+    store = SqlStore.open(url, key, table=table, create=False)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _chosen(url: str, table: str, key: str | None) -> tuple[list[Namespace], int]:
+    """Return one namespace; without *key* all of them, and the number of keys of none."""
+    found, orphans = namespaces(url, table)
+    if key is None:
         return found, orphans
-    chosen = [one for one in found if one.name == arguments.key]
+    chosen = [one for one in found if one.name == key]
     if not chosen:
-        known = f"; there are: {', '.join(one.name for one in found)}" if found else ""
-        raise StateNotFound(2, f"there is no namespace {arguments.key!r} in the table{known}")
+        known = f"; there are: {', '.join(plain(one.name) for one in found)}" if found else ""
+        raise StateNotFound(2, f"there is no namespace {key!r} in the table{known}")
     return chosen, 0
+
+
+def _namespaces(arguments: argparse.Namespace) -> tuple[list[Namespace], int]:
+    return _chosen(arguments.directory, arguments.table or TABLE, arguments.key)

@@ -64,6 +64,11 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
     elif to is not None and is_url(to):
         if not arguments.key:
             problem = "--to a server or a database needs --key NAME, for example --key shop:bloomdupe"
+        elif set(arguments.key) & set("{}") or "%(" in arguments.key:
+            problem = (
+                f"--key {arguments.key} is not a name as it stands on the server: write the spider's name in "
+                "place of %(spider)s, and no braces"
+            )
         elif arguments.layout or arguments.scheme:
             problem = "--layout and --scheme are for a filter in a file; on a server there is one of each"
         elif not is_server(to) and arguments.no_store:

@@ -108,4 +108,9 @@ def date(seconds: int) -> str:
 
 def maker(identity: Mapping[str, str]) -> str:
     cut = " (an import was cut short: run it again)" if "importing" in identity else ""
-    return identity.get("fingerprinter", "not known yet (imported)") + cut
+    return plain(identity.get("fingerprinter", "not known yet (imported)")) + cut
+
+
+def plain(text: str) -> str:
+    """Keep what a site, a server or a damaged file can have put there from a terminal."""
+    return text if text.isprintable() else ascii(text)[1:-1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -23,17 +24,19 @@ from scrapy_bloomdupe.cli_places import (
     maker,
     one_key,
     open_server,
+    plain,
     progress,
 )
 from scrapy_bloomdupe.errors import ConfigurationError, StateNotFound
 from scrapy_bloomdupe.remote.client import Server
 from scrapy_bloomdupe.report import size
+from scrapy_bloomdupe.stores.sql import SqlStore
 from scrapy_bloomdupe.stores.sqltables import TABLE
 
 Command = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
 
-def add_place(parser: argparse.ArgumentParser, *, table: bool = True) -> None:
+def add_place(parser: argparse.ArgumentParser, *, store: bool = False) -> None:
     """Add a positional that is a directory or a URL, and what belongs to the latter."""
     parser.add_argument(
         "directory",
@@ -41,8 +44,9 @@ def add_place(parser: argparse.ArgumentParser, *, table: bool = True) -> None:
         help="a JOBDIR, the directory of a state, redis://... or a database (postgresql+psycopg://...)",
     )
     parser.add_argument("--key", metavar="NAME", help="what names on the server begin with; a namespace")
-    if table:
-        parser.add_argument("--table", metavar="NAME", help=f"of the database (default: {TABLE})")
+    parser.add_argument("--table", metavar="NAME", help=f"of the database (default: {TABLE})")
+    if store:
+        parser.add_argument("--store", metavar="URL", help="of a database: the store behind the filter")
 
 
 def add_clear(command: Command) -> None:
@@ -92,7 +96,11 @@ def _keys(server: Server, key: str | None) -> list[str]:
     if key is not None and inventory.names_under(server, key):
         return [key]
     found = inventory.prefixes(server)
-    known = f". There are: {', '.join(found)}" if found else ", nor under another name in this database"
+    known = (
+        f". There are: {', '.join(map(plain, found))}"
+        if found
+        else ", nor under another name in this database"
+    )
     if key is not None:
         raise StateNotFound(2, f"{server.address} has no filter and no store under {key!r}{known}")
     if not found:
@@ -117,12 +125,12 @@ def _print_server(server: Server, memory: memories.Memory | None) -> None:
 
 
 def _print_row(row: Mapping[str, Any]) -> None:
-    print(f"\nkey                  {row['key']}")
+    print(f"\nkey                  {plain(row['key'])}")
     made, store = row["filter"], row["store"]
     if made is None:
         print("filter               none")
     else:
-        print(f"filter               {made['kind']}, {_shards(made)}, {_size(made)}")
+        print(f"filter               {plain(made['kind'])}, {_shards(made)}, {_size(made)}")
         if "num_keys" in made:
             print(f"keys in the filter   {made['num_keys']:,} (made for {made['capacity']:,})")
             print(f"fill                 {made['fill']:.1%}")
@@ -131,7 +139,7 @@ def _print_row(row: Mapping[str, Any]) -> None:
         print("exact store          none")
     else:
         keys = f"{store['num_keys']:,} keys, " if "num_keys" in store else ""
-        print(f"exact store          {store['kind']}, {_shards(store)}, {keys}{_size(store)}")
+        print(f"exact store          {plain(store['kind'])}, {_shards(store)}, {keys}{_size(store)}")
     for name, part in (("filter", made), ("store", store)):
         if part is not None:
             print(f"{name + ' made':<20} {date(part['created'])}, epoch {part['epoch'][:16]}")
@@ -140,7 +148,7 @@ def _print_row(row: Mapping[str, Any]) -> None:
     }.values():
         print(f"keys made by         {maker(identity)}")
     for problem in row["problems"]:
-        print(f"problem              {problem}")
+        print(f"problem              {plain(problem)}")
 
 
 def _shards(part: Mapping[str, Any]) -> str:
@@ -155,17 +163,29 @@ def check(arguments: argparse.Namespace) -> int:
     """``bloomdupe check URL``."""
     if not is_server(arguments.directory):
         return database.check(arguments)
-    with open_server(arguments.directory) as server:
+    with _store(arguments) as store, open_server(arguments.directory) as server:
         keys = _keys(server, arguments.key)
         problems = list(inventory.check_memory(server))
         for key in keys:
-            problems += inventory.check(server, key, progress("checking"), arguments.sample)
+            bar = progress("checking")
+            problems += inventory.check(server, key, bar, sample=arguments.sample, store=store)
         for problem in problems:
-            print(problem)
+            print(plain(problem))
         if not problems:
             compared = "all keys of a store are" if arguments.sample is None else "the sampled keys are"
-            print(f"{server.address} {', '.join(keys)}: whole; {compared} in the filter beside it")
+            print(f"{server.address} {plain(', '.join(keys))}: whole; {compared} in the filter beside it")
     return 1 if problems else 0
+
+
+def _store(arguments: argparse.Namespace) -> AbstractContextManager[SqlStore | None]:
+    """Give the store in a database that belongs to the filter; None: none was named."""
+    if arguments.store is None:
+        return nullcontext()
+    if not is_url(arguments.store) or is_server(arguments.store):
+        raise ConfigurationError(
+            "--store names a database, such as postgresql+psycopg://...; one on the server itself is found"
+        )
+    return database.opened(arguments.store, arguments.table or TABLE, one_key(arguments))
 
 
 def rebuild(arguments: argparse.Namespace) -> int:
@@ -179,9 +199,9 @@ def rebuild(arguments: argparse.Namespace) -> int:
             f"--{option}: on a server rebuild adds what the store has and the filter lacks, and leaves the "
             "filter as it is"
         )
-    with open_server(arguments.directory) as server:
+    with _store(arguments) as store, open_server(arguments.directory) as server:
         (key,) = _keys(server, one_key(arguments))
-        count, added = inventory.mend(server, key, progress("rebuilding"))
+        count, added = inventory.mend(server, key, progress("rebuilding"), store=store)
         print(
             f"{server.address} {key}: {added:,} of the {count:,} keys of the store were added to the filter"
         )

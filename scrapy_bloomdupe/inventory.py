@@ -6,6 +6,7 @@ opened would make. What is removed goes by its prefix, whole or not.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -27,6 +28,7 @@ from scrapy_bloomdupe.remote.client import Server
 from scrapy_bloomdupe.remote.kept import parts_found
 from scrapy_bloomdupe.remote.meta import Meta
 from scrapy_bloomdupe.stores.redis import RedisStore
+from scrapy_bloomdupe.stores.sql import SqlStore
 
 PARTS = ("filter", "store")
 
@@ -68,7 +70,8 @@ def prefixes(server: Server) -> list[str]:
         for part in PARTS:
             start = name.removesuffix(f":{part}:meta".encode())
             if start != name:
-                found.add(start.decode(errors="replace"))
+                with contextlib.suppress(UnicodeDecodeError):  # not made by us
+                    found.add(start.decode())
     return sorted(found)
 
 
@@ -169,11 +172,19 @@ def describe(found: Found) -> dict[str, Any]:
     return {**row, "problems": found.problems}
 
 
-def check(server: Server, prefix: str, progress: Progress, sample: int | None = None) -> Iterator[str]:
+def check(
+    server: Server,
+    prefix: str,
+    progress: Progress,
+    *,
+    sample: int | None = None,
+    store: SqlStore | None = None,
+) -> Iterator[str]:
     """Give every problem of what lies under *prefix*; nothing: it is whole.
 
     Args:
         sample: keys of the store to look for in the filter, at least 1; None: all.
+        store: the one behind the filter, where it is in a database.
 
     Raises:
         RemoteUnavailable, RemoteRefused: the server did not say.
@@ -193,28 +204,32 @@ def check(server: Server, prefix: str, progress: Progress, sample: int | None = 
                 f"{server.address} {prefix}:{part}: an import is under way, or was cut short and leaves out "
                 "part of what had been seen; run it again"
             )
-    if found.filter is None or found.store is None:
+    exact = found.store or store
+    if found.filter is None or exact is None:
         return
-    made, other = found.filter.identity, found.store.identity
-    if different := [name for name in _MEANING if made.get(name) != other.get(name)]:
+    made, other = found.filter.identity, exact.identity
+    different = [name for name in _MEANING if made.get(name) != other.get(name)]
+    # Without a canary it was imported, and no project has called the keys its own yet.
+    if different and "canary" in made and "canary" in other:
         yield (
             f"{server.address} {prefix}: the keys of the filter and of the store were made by different "
             f"projects: {_shown(made, different)} and {_shown(other, different)}. "
-            f"{_clearing(server, prefix, 'removes both')}"
+            f"{_clearing(server, prefix, 'removes what is on the server')}"
         )
         return
-    count = min(found.store.count(), sample or 2**63)
+    count = min(exact.count(), sample or 2**63)
     missing = sum(
         answers.count(False)
         for answers in map(
             found.filter.contains_many,
-            _batches(progress(islice(found.store.iter_keys(), sample), count)),
+            _batches(progress(islice(exact.iter_keys(), sample), count)),
         )
     )
     if missing:
+        behind = f" --store {store.database}" if store is exact else ""
         yield (
             f"{found.filter.path} lacks {missing:,} of {count:,} keys of the store: their pages can be "
-            f"crawled again. `bloomdupe rebuild {server.address} --key {prefix}` adds them"
+            f"crawled again. `bloomdupe rebuild {server.address} --key {prefix}{behind}` adds them"
         )
 
 
@@ -241,10 +256,15 @@ def check_memory(server: Server) -> Iterator[str]:
         )
 
 
-def mend(server: Server, prefix: str, progress: Progress) -> tuple[int, int]:
+def mend(
+    server: Server, prefix: str, progress: Progress, *, store: SqlStore | None = None
+) -> tuple[int, int]:
     """Add what the store has and the filter lacks; return the keys of the store and those that were added.
 
     Nothing is made anew: workers may go on meanwhile.
+
+    Args:
+        store: the one behind the filter, where it is in a database.
 
     Raises:
         ConfigurationError: there are not both.
@@ -254,15 +274,16 @@ def mend(server: Server, prefix: str, progress: Progress) -> tuple[int, int]:
     found = look(server, prefix)
     if found.problems:
         raise StateCorrupt(found.problems[0])
-    if found.filter is None or found.store is None:
+    exact = found.store or store
+    if found.filter is None or exact is None:
         raise ConfigurationError(
             f"{server.address} {prefix} has not both a filter and a store: a filter alone cannot be rebuilt, "
-            "since its keys cannot be read back"
+            "since its keys cannot be read back. --store names a store in a database"
         )
-    count = found.store.count()
+    count = exact.count()
     added = sum(
         answers.count(False)
-        for answers in map(found.filter.add_many, _batches(progress(found.store.iter_keys(), count)))
+        for answers in map(found.filter.add_many, _batches(progress(exact.iter_keys(), count)))
     )
     return count, added
 

@@ -113,4 +113,4 @@ def _known(server: Server) -> str:
 
 
 def _listed(found: dict[str, int]) -> str:
-    return ":" + "".join(f"\n  {name}  {count:,} members" for name, count in found.items())
+    return ":" + "".join(f"\n  {ascii(name)[1:-1]}  {count:,} members" for name, count in found.items())

@@ -290,6 +290,8 @@ WRONG: list[Any] = [
     (("redis://h",), "say where to"),
     (("redis://h", "--to", "redis://h"), "needs --key NAME"),
     (("redis://h", "--to", "d", "--key", "a"), "--key is for a server"),
+    (("redis://h", "--to", "redis://h", "--key", "%(spider)s:seen"), "write the spider's name"),
+    (("redis://h", "--to", "redis://h", "--key", "{a}"), "and no braces"),
     (("redis://h", "--to", "d", "--no-filter"), "a state directory always has a filter"),
     (("redis://h", "--to", "redis://h", "--key", "a", "--no-filter", "--no-store"), "leave nothing"),
     (("redis://h", "--to", "redis://h", "--key", "a", "--scheme", "blake2b"), "--layout and --scheme"),

@@ -110,6 +110,17 @@ def test_no_answer_shows_the_secret_that_keys_are_hashed_under(
     assert [False, False] == [secret in said for secret in secrets]
 
 
+def test_what_others_put_on_the_server_does_not_reach_the_terminal(
+    bloomdupe: Cli, server: Server, url: str, client: Any
+) -> None:
+    change(client, identity={"fingerprinter": "\x1b[2Jx"})
+    client.set("\x1b[2J:filter:meta", "\x1b[2J")
+    for words in (("info", url), ("check", url), ("info", url, "--key", "no")):
+        said = "".join(bloomdupe(*words)[1:])
+        assert "\x1b" not in said
+        assert "\\x1b[2J" in said
+
+
 def test_a_filter_of_redisbloom_is_looked_at_checked_and_removed(
     bloomdupe: Cli, valkey_bloom: Valkey
 ) -> None:
@@ -159,6 +170,34 @@ def test_check_finds_keys_that_the_filter_lacks_and_rebuild_adds_them(
     code, out, _ = bloomdupe("rebuild", url, "--key", "shop:seen")
     assert (0, True) == (code, f"50 of the {COUNT + 50:,} keys of the store were added" in out)
     assert 0 == bloomdupe("check", url)[0]
+
+
+def test_a_store_in_a_database_is_compared_with_its_filter_on_the_server(
+    bloomdupe: Cli, valkey_bloom: Valkey, postgres_url: str
+) -> None:
+    prefix = name()
+    words = (valkey_bloom.url, "--key", prefix, "--store", postgres_url)
+    server = connect(f"{valkey_bloom.url}?timeout=5")
+    made = open_filter("redisbloom", server, prefix, 10_000, 0.001, identity=WHO)
+    made.add_many(KEYS[:2_500])
+    code, _, err = bloomdupe("check", *words, "--table", name())
+    assert (2, True) == (code, "there is no store there" in err)
+    store = SqlStore.open(postgres_url, prefix, identity=WHO)
+    store.put_many(KEYS)
+    code, out, _ = bloomdupe("check", *words)
+    assert 1 == code
+    assert f"{prefix}:filter lacks " in out
+    assert "--store postgresql+psycopg://postgres:***@/" in out
+    assert 2 == bloomdupe("rebuild", valkey_bloom.url, "--key", prefix)[0]
+    code, out, _ = bloomdupe("rebuild", *words)
+    assert (0, True) == (code, f" of the {COUNT:,} keys of the store were added to the filter" in out)
+    assert [True] * COUNT == made.contains_many(KEYS)
+    assert 0 == bloomdupe("check", *words)[0]
+    assert 0 == bloomdupe("clear", valkey_bloom.url, "--key", prefix, "--yes")[0]
+    assert COUNT == store.count()
+    store.clear()
+    store.close()
+    server.close()
 
 
 META = "shop:seen:filter:meta"
@@ -316,6 +355,10 @@ def test_a_wrong_password_is_a_clear_error_that_does_not_repeat_it(bloomdupe: Cl
         (("clear", "job/", "--key", "a"), "a directory is moved aside: mv job/ job.old"),
         (("clear", "redis://host"), "say what: --key NAME"),
         (("rebuild", "redis://host"), "say what: --key NAME"),
+        (("check", "redis://host", "--store", "sqlite:///x.db"), "say what: --key NAME"),
+        (("check", "redis://host", "--store", "redis://u:sesame@host"), "--store names a database"),
+        (("rebuild", ".", "--store", "sqlite:///x.db"), "--store is for a server"),
+        (("check", "sqlite:///x.db", "--store", "sqlite:///x.db"), "are for a filter on a server"),
         (("rebuild", "redis://host", "--key", "a", "--error-rate", "0.1"), "--error-rate: on a server"),
         (("rebuild", "sqlite:///x.db", "--key", "a"), "a database has no filter"),
     ],
