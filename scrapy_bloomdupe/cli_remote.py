@@ -1,7 +1,7 @@
 """What does a person ask of a server or a database? ``bloomdupe info | check | rebuild | clear`` of a URL.
 
-It parses, prints and asks before something is removed; the answers come from ``inventory``. Databases:
-``cli_database``.
+It parses, prints and asks before something is removed; the answers come from ``inventory`` and
+``mending``. Databases: ``cli_database``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import scrapy_bloomdupe.cli_database as database
 import scrapy_bloomdupe.inventory as inventory
+import scrapy_bloomdupe.mending as mending
 import scrapy_bloomdupe.remote.memory as memories
 from scrapy_bloomdupe.cli_places import (
     date,
@@ -165,10 +166,10 @@ def check(arguments: argparse.Namespace) -> int:
         return database.check(arguments)
     with _store(arguments) as store, open_server(arguments.directory) as server:
         keys = _keys(server, arguments.key)
-        problems = list(inventory.check_memory(server))
+        problems = list(mending.check_memory(server))
         for key in keys:
             bar = progress("checking")
-            problems += inventory.check(server, key, bar, sample=arguments.sample, store=store)
+            problems += mending.check(server, key, bar, sample=arguments.sample, store=store)
         for problem in problems:
             print(plain(problem))
         if not problems:
@@ -201,7 +202,7 @@ def rebuild(arguments: argparse.Namespace) -> int:
         )
     with _store(arguments) as store, open_server(arguments.directory) as server:
         (key,) = _keys(server, one_key(arguments))
-        count, added = inventory.mend(server, key, progress("rebuilding"), store=store)
+        count, added = mending.mend(server, key, progress("rebuilding"), store=store)
         print(
             f"{server.address} {key}: {added:,} of the {count:,} keys of the store were added to the filter"
         )

@@ -1,18 +1,17 @@
-"""What of ours lies on a Redis or Valkey server, and is it whole?
+"""What of ours lies on a Redis or Valkey server?
 
 It finds by names and looks without changing anything; it makes nothing, not even what a filter that is
-opened would make. What is removed goes by its prefix, whole or not.
+opened would make. What is removed goes by its prefix, whole or not. Not here: whether it belongs together
+(``mending``).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from typing import Any
 
-import scrapy_bloomdupe.remote.memory as memories
 import scrapy_bloomdupe.remote.meta as metas
 from scrapy_bloomdupe.errors import (
     ConfigurationError,
@@ -28,17 +27,10 @@ from scrapy_bloomdupe.remote.client import Server
 from scrapy_bloomdupe.remote.kept import parts_found
 from scrapy_bloomdupe.remote.meta import Meta
 from scrapy_bloomdupe.stores.redis import RedisStore
-from scrapy_bloomdupe.stores.sql import SqlStore
 
 PARTS = ("filter", "store")
 
-#: Wraps an iteration of known length to show how far it is.
-Progress = Callable[[Iterable[bytes], int], Iterable[bytes]]
-
 _SCAN_COUNT = 1000
-_BATCH = 2_000
-# What decides whether a key means the same in a filter and in the store behind it.
-_MEANING = ("canary", "rules")
 
 
 @dataclass
@@ -99,9 +91,7 @@ def look(server: Server, prefix: str) -> Found:
             else:
                 found.store = _open_store(server, prefix, meta)
         except RemoteEmptied as exc:
-            found.problems.append(
-                f"{message(exc)}. {_clearing(server, prefix, 'removes what is left of it')}"
-            )
+            found.problems.append(f"{message(exc)}. {clearing(server, prefix, 'removes what is left of it')}")
         except RemoteRefused as exc:
             if "WRONGTYPE" not in str(exc):
                 raise
@@ -111,7 +101,7 @@ def look(server: Server, prefix: str) -> Found:
         except (KeyError, TypeError, ValueError, ArithmeticError) as exc:
             found.problems.append(
                 f"{where} says of itself {dict(found.metas[part].params)}, which makes no {part} "
-                f"({type(exc).__name__}: {exc}). {_clearing(server, prefix, 'removes it')}"
+                f"({type(exc).__name__}: {exc}). {clearing(server, prefix, 'removes it')}"
             )
     return found
 
@@ -136,7 +126,8 @@ def _open_store(server: Server, prefix: str, meta: Meta) -> RedisStore:
     return RedisStore.open(server, prefix, shards=int(meta.params["shards"]), create=False)
 
 
-def _clearing(server: Server, prefix: str, does: str) -> str:
+def clearing(server: Server, prefix: str, does: str) -> str:
+    """Return the sentence that says what ``bloomdupe clear`` does here."""
     return f"`bloomdupe clear {server.address} --key {prefix}` {does}"
 
 
@@ -172,122 +163,6 @@ def describe(found: Found) -> dict[str, Any]:
     return {**row, "problems": found.problems}
 
 
-def check(
-    server: Server,
-    prefix: str,
-    progress: Progress,
-    *,
-    sample: int | None = None,
-    store: SqlStore | None = None,
-) -> Iterator[str]:
-    """Give every problem of what lies under *prefix*; nothing: it is whole.
-
-    Args:
-        sample: keys of the store to look for in the filter, at least 1; None: all.
-        store: the one behind the filter, where it is in a database.
-
-    Raises:
-        RemoteUnavailable, RemoteRefused: the server did not say.
-    """
-    found = look(server, prefix)
-    yield from found.problems
-    for part in PARTS:
-        left = parts_found(server, f"{prefix}:{part}")
-        if left and not server.run("EXISTS", f"{prefix}:{part}:meta"):
-            yield (
-                f"{server.address} {prefix}:{part} has lost its description; {len(left):,} keys of the "
-                f"server are left, which nobody asks. {_clearing(server, prefix, 'removes them')}"
-            )
-    for part, meta in found.metas.items():
-        if "importing" in meta.identity:
-            yield (
-                f"{server.address} {prefix}:{part}: an import is under way, or was cut short and leaves out "
-                "part of what had been seen; run it again"
-            )
-    exact = found.store or store
-    if found.filter is None or exact is None:
-        return
-    made, other = found.filter.identity, exact.identity
-    different = [name for name in _MEANING if made.get(name) != other.get(name)]
-    # Without a canary it was imported, and no project has called the keys its own yet.
-    if different and "canary" in made and "canary" in other:
-        yield (
-            f"{server.address} {prefix}: the keys of the filter and of the store were made by different "
-            f"projects: {_shown(made, different)} and {_shown(other, different)}. "
-            f"{_clearing(server, prefix, 'removes what is on the server')}"
-        )
-        return
-    count = min(exact.count(), sample or 2**63)
-    missing = sum(
-        answers.count(False)
-        for answers in map(
-            found.filter.contains_many,
-            _batches(progress(islice(exact.iter_keys(), sample), count)),
-        )
-    )
-    if missing:
-        behind = f" --store {store.database}" if store is exact else ""
-        yield (
-            f"{found.filter.path} lacks {missing:,} of {count:,} keys of the store: their pages can be "
-            f"crawled again. `bloomdupe rebuild {server.address} --key {prefix}{behind}` adds them"
-        )
-
-
-def _shown(identity: Mapping[str, str], names: Iterable[str]) -> str:
-    fingerprinter = identity.get("fingerprinter", "nobody yet")
-    return f"{fingerprinter} ({', '.join(f'{name}={identity.get(name)!r:.20}' for name in names)})"
-
-
-def check_memory(server: Server) -> Iterator[str]:
-    """Give what is wrong with the memory of the server; nothing: all is well, or it does not tell.
-
-    Raises:
-        RemoteError: no answer.
-    """
-    memory = memories.read(server)
-    if memory is None:
-        return
-    if trouble := memory.trouble():
-        yield f"{server.address}: {trouble}"
-    elif memory.free == 0:
-        yield (
-            f"{server.address}: all of its maxmemory of {memory.maximum:,} bytes are in use, and it takes "
-            "nothing new; raise maxmemory"
-        )
-
-
-def mend(
-    server: Server, prefix: str, progress: Progress, *, store: SqlStore | None = None
-) -> tuple[int, int]:
-    """Add what the store has and the filter lacks; return the keys of the store and those that were added.
-
-    Nothing is made anew: workers may go on meanwhile.
-
-    Args:
-        store: the one behind the filter, where it is in a database.
-
-    Raises:
-        ConfigurationError: there are not both.
-        StateCorrupt: one of them has a problem.
-        RemoteError: the server did not do it; it can be done again.
-    """
-    found = look(server, prefix)
-    if found.problems:
-        raise StateCorrupt(found.problems[0])
-    exact = found.store or store
-    if found.filter is None or exact is None:
-        raise ConfigurationError(
-            f"{server.address} {prefix} has not both a filter and a store: a filter alone cannot be rebuilt, "
-            "since its keys cannot be read back. --store names a store in a database"
-        )
-    count = exact.count()
-    added = sum(
-        answers.count(False)
-        for answers in map(found.filter.add_many, _batches(progress(exact.iter_keys(), count)))
-    )
-    return count, added
-
-
 def names_under(server: Server, prefix: str) -> list[bytes]:
     """Return all names of ours under *prefix*, the descriptions first.
 
@@ -320,9 +195,3 @@ def remove(server: Server, names: Iterable[bytes]) -> int:
         RemoteError: not all of them were removed.
     """
     return sum(int(server.run("UNLINK", name, slow=True)) for name in names)
-
-
-def _batches(keys: Iterable[bytes]) -> Iterator[list[bytes]]:
-    rest = iter(keys)
-    while batch := list(islice(rest, _BATCH)):
-        yield batch
