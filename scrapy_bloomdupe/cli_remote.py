@@ -94,7 +94,7 @@ def _keys(server: Server, key: str | None) -> list[str]:
     Raises:
         StateNotFound: there is nothing under *key*, or nothing at all.
     """
-    if key is not None and inventory.names_under(server, key):
+    if key is not None and inventory.exists(server, key):
         return [key]
     found = inventory.prefixes(server)
     known = (
@@ -228,7 +228,9 @@ def _clear(arguments: argparse.Namespace) -> int:
         )
         if not is_wanted(arguments):
             return 1
-        print(f"{inventory.remove(server, names):,} keys of the server were removed")
+        # Asked again: a filter can have grown while a person was asked.
+        count = inventory.remove(server, inventory.names_under(server, key))
+        print(f"{count:,} keys of the server were removed")
     return 0
 
 

@@ -163,6 +163,18 @@ def describe(found: Found) -> dict[str, Any]:
     return {**row, "problems": found.problems}
 
 
+def exists(server: Server, prefix: str) -> bool:
+    """Return whether anything of ours is under *prefix*, whole or not.
+
+    Raises:
+        RemoteError: the server did not say.
+    """
+    # The parts are looked for among all keys of the server.
+    return any(server.run("EXISTS", f"{prefix}:{part}:meta") for part in PARTS) or any(
+        parts_found(server, f"{prefix}:{part}") for part in PARTS
+    )
+
+
 def names_under(server: Server, prefix: str) -> list[bytes]:
     """Return all names of ours under *prefix*, the descriptions first.
 

@@ -96,6 +96,23 @@ def test_a_crawl_with_the_fingerprints_of_scrapy_redis_knows_what_was_imported(
         assert [True] * 60 + [False] * 40 == [ours.request_seen(one) for one in requests]
 
 
+def test_the_source_is_only_read_and_piece_by_piece(
+    bloomdupe: Cli, client: Any, url: str, tmp_path: Path
+) -> None:
+    client.config_resetstat()
+    assert 0 == bloomdupe("import", url, "--to", tmp_path / "state")[0]
+    asked = {name: each["calls"] for name, each in client.info("commandstats").items()}
+    names = {name.removeprefix("cmdstat_") for name in asked}
+    assert {"scan", "type", "scard", "sscan"} == names - {
+        "client|setinfo",
+        "config|resetstat",
+        "hello",
+        "info",
+        "select",
+    }
+    assert COUNT / 2_000 < asked["cmdstat_sscan"] < COUNT / 500
+
+
 @pytest.mark.parametrize("kind", ["valkey", "valkey_bloom"])
 def test_into_a_server_all_members_arrive_and_a_second_time_none_is_new(
     bloomdupe: Cli, client: Any, url: str, kind: str, request: pytest.FixtureRequest
