@@ -49,12 +49,16 @@ def test_a_script_that_fails_ends_with_an_error(valkey: Valkey) -> None:
     server.close()
 
 
-def test_a_command_is_there_or_not(valkey: Valkey, valkey_bloom: Valkey) -> None:
-    plain, module = connect(valkey.url), connect(valkey_bloom.url)
+def test_a_command_is_there_or_not(
+    valkey: Valkey, valkey_bloom: Valkey, valkey_cluster: list[Valkey]
+) -> None:
+    nodes = f"redis+cluster://127.0.0.1:{valkey_cluster[0].port}"
+    plain, module, several = (connect(url) for url in (valkey.url, valkey_bloom.url, nodes))
     assert [True, False] == [plain.has_command(one) for one in ("GET", "BF.RESERVE")]
+    assert [True, False] == [several.has_command(one) for one in ("GET", "BF.RESERVE")]
     assert module.has_command("BF.RESERVE")
-    plain.close()
-    module.close()
+    for one in (plain, module, several):
+        one.close()
 
 
 def test_a_server_that_was_let_go_of_is_asked_again(valkey: Valkey) -> None:

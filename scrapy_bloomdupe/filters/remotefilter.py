@@ -18,7 +18,7 @@ from scrapy_bloomdupe.remote.meta import Meta
 
 
 class RemoteFilter:
-    """A filter on a server. A subclass gives ``kind``, ``_make``, ``_load``, ``_parts`` and the questions.
+    """A filter on a server. A subclass gives ``kind``, ``info`` and what raises NotImplementedError here.
 
     Any thread may use it. Every question raises RemoteError when the server did not answer it: nothing is
     then known of its keys, and their requests have to pass.

@@ -136,13 +136,15 @@ class Server:
         return list(self._guarded(lambda: list(self._client(True).scan_iter(pattern, count=count))))
 
     def has_command(self, name: str) -> bool:
-        """Return whether the server knows a command.
+        """Return whether the server knows a command; of a Cluster, every node that takes writes.
 
         Raises:
             RemoteError: see its kinds.
         """
-        answer = self.run("COMMAND INFO", name)
-        return bool(answer) and any(answer.values() if isinstance(answer, dict) else answer)
+        return all(
+            bool(answer) and any(answer.values() if isinstance(answer, dict) else answer)
+            for answer in self.on_nodes("COMMAND INFO", name)
+        )
 
     def close(self) -> None:
         """Let go of the connections. A later question opens them again."""

@@ -6,7 +6,7 @@ store, which gives three functions on them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import scrapy_bloomdupe.remote.meta as metas
@@ -120,7 +120,7 @@ class Kept:
             RemoteError: not all of it was removed.
         """
         removed = int(self.server.run("UNLINK", self.meta_name, slow=True))
-        for name in set(self._found()):
+        for name in parts_found(self.server, self.name):
             removed += int(self.server.run("UNLINK", name, slow=True))
         return removed
 
@@ -164,7 +164,12 @@ class Kept:
         for name in left:
             self.server.run("UNLINK", name, slow=True)
 
-    def _found(self) -> Iterator[str]:
-        pattern = "".join(f"\\{letter}" if letter in "*?[]\\^-" else letter for letter in self.name) + ":{*"
-        for name in self.server.scan(pattern, _SCAN_COUNT):
-            yield name.decode()
+
+def parts_found(server: Server, name: str) -> set[bytes]:
+    """Return the names of all parts under *name* that are on the server, also of former epochs.
+
+    Raises:
+        RemoteError: the server did not say.
+    """
+    pattern = "".join(f"\\{letter}" if letter in "*?[]\\^-" else letter for letter in name) + ":{*"
+    return set(server.scan(pattern, _SCAN_COUNT))

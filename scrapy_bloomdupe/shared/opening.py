@@ -111,6 +111,11 @@ def _compare(part: RemoteFilter | RemoteStore, wanted: Mapping[str, str]) -> Non
     made = part.identity
     if not wanted:
         return
+    if "importing" in made:
+        raise StateMismatch(
+            f"{part.path}: `bloomdupe import` was cut short there, or is at work, and part of what was seen "
+            "is missing; run it again (what is in already is not added twice)"
+        )
     if "canary" not in made:
         if "rules" in wanted:
             raise StateMismatch(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-from scrapy_bloomdupe.errors import ConfigurationError, StoreError
+from scrapy_bloomdupe.errors import ConfigurationError, RemoteRefused, StoreError
 from scrapy_bloomdupe.remote.client import Script, Server
 from scrapy_bloomdupe.remote.kept import Kept
 from scrapy_bloomdupe.remote.memory import Memory
@@ -247,6 +247,17 @@ class RedisStore:
         if not all(counts):
             raise self._kept.emptied()
         return sum(counts) - len(counts)
+
+    def num_bytes(self) -> int | None:
+        """Return the memory that the sets take, as the server estimates it; None: it does not tell this user.
+
+        Raises:
+            RemoteError: no answer.
+        """
+        try:
+            return sum(int(self.server.run("MEMORY", "USAGE", name) or 0) for name in self._view[1])
+        except RemoteRefused:
+            return None
 
     def flush(self) -> None:
         """Nothing waits here."""

@@ -25,6 +25,7 @@ from scrapy_bloomdupe.errors import (
     RemoteRefused,
     RemoteUnavailable,
 )
+from scrapy_bloomdupe.remote.address import hidden
 from scrapy_bloomdupe.remote.breaker import Breaker
 from scrapy_bloomdupe.remote.deadline import Deadline, Overdue
 from scrapy_bloomdupe.stores.sqltables import sqlalchemy
@@ -79,9 +80,11 @@ class Database:
             self._engine = self._sql.create_engine(address, connect_args=arguments, **options)
             self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         except self._sql.exc.ArgumentError as exc:
+            # Some releases repeat the URL, with its password.
+            said = str(exc).replace(url, hidden(url))
             raise ConfigurationError(
                 "the exact store's URL is not one that SQLAlchemy reads; write for example "
-                f"'postgresql+psycopg://user@host/database' or 'sqlite:////path/seen.db' ({exc})"
+                f"'postgresql+psycopg://user@host/database' or 'sqlite:////path/seen.db' ({said})"
             ) from None
         except ImportError as exc:
             raise ConfigurationError(
