@@ -175,9 +175,12 @@ def _regular(field: str) -> str:
 
 
 def _needs_decoding(query: str) -> bool:
-    """Return whether an escape decides the order: one in a name, or, where names are the same, in a value."""
-    names = {field.partition("=")[0] for field in query.split("&")}
-    return len(names) <= query.count("&") or "%" in "".join(names)
+    """Return whether an escape decides the order: one in a name, or, where names are the same, in a value.
+
+    Each parameter has one ``=``.
+    """
+    names = query.replace("&", "=").split("=")[::2]
+    return len(set(names)) < len(names) or "%" in "".join(names)
 
 
 def _sorted_decoded(query: str) -> str:
