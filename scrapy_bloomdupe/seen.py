@@ -32,6 +32,9 @@ class Verdict(enum.Enum):
         return self is Verdict.DUPLICATE or self is Verdict.UNCONFIRMED
 
 
+# Members of an enum are looked up slowly.
+_NEW, _DUPLICATE, _UNCONFIRMED = Verdict.NEW, Verdict.DUPLICATE, Verdict.UNCONFIRMED
+
 #: Who decides. ``positives``: the store, when the filter says seen (Shu, Liang and Wang's method).
 #: ``always``: the store; the filter only measures. ``negatives``, for a store that many crawls share
 #: (``shared.seen``): the filter, when it says seen; the store of the rest.
@@ -102,14 +105,14 @@ class SeenSet:
             return self._defer(key)
         if not self.filter.add(key):
             if store is None:
-                return Verdict.NEW
+                return _NEW
             if self._always:
-                return Verdict.NEW if store.add(key) else Verdict.DUPLICATE
+                return _NEW if store.add(key) else _DUPLICATE
             store.put(key)
-            return Verdict.NEW
+            return _NEW
         if store is None:
-            return Verdict.UNCONFIRMED
-        return Verdict.FALSE_POSITIVE if store.add(key) else Verdict.DUPLICATE
+            return _UNCONFIRMED
+        return Verdict.FALSE_POSITIVE if store.add(key) else _DUPLICATE
 
     def hold(self, key: bytes) -> None:
         """Keep *key*, which was just called new, in memory only until ``release``: it is seen, and a crash
