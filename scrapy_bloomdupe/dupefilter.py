@@ -173,7 +173,8 @@ class BloomDupeFilter(RFPDupeFilter):
             if state is None:
                 return False
         front = self._front
-        url = ahead = None
+        url = None
+        ahead: bytes | None = None
         if (
             front is not None
             and request.method == "GET"
@@ -186,6 +187,7 @@ class BloomDupeFilter(RFPDupeFilter):
                 return True
             if self._ahead:
                 ahead = self._ahead.pop(url, None)
+        key: bytes | None
         try:
             if ahead is not None:
                 decision, key = None, ahead
