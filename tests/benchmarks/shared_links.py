@@ -2,8 +2,10 @@
 
 Ours is asked as Scrapy does it: the page's requests come out of the spider middleware, which asks the
 server for all keys at once in a thread while the reactor runs, and each of them is then judged by
-``request_seen``. The others are asked link by link. Wall time, the round trips included; all of them take
-turns page by page in one process, which has a reactor. Every verdict is compared with Scrapy's.
+``request_seen``. The others are asked link by link. Wall time, the round trips included, and beside it the
+CPU time of this process, all threads: what is left on a machine with more to do than cores, where each
+change from one process to another waits its turn. All of them take turns page by page in one process,
+which has a reactor. Every verdict is compared with Scrapy's.
 """
 
 from __future__ import annotations
@@ -77,13 +79,13 @@ def requests_of(urls: Sequence[str]) -> list[Request]:
 
 async def run(
     kind: str, count: int, share: float, seed: int, found: Places, server: Any
-) -> tuple[Turns, Counter[str]]:
-    """Ask every variant; return the clocks, and how many verdicts were right and wrong."""
+) -> tuple[Turns, Turns, Counter[str]]:
+    """Ask every variant; return the clocks, those of CPU time, and how many verdicts were right and wrong."""
     made, _ = variants(found)
     asked, foreign = mix(kind, count, share, seed)
     parts = [asked.urls[start : start + PAGE] for start in range(0, len(asked.urls), PAGE)]
     turns = {name: -(-len(parts) // variant.share) for name, variant in made.items()}
-    order, clocks, judged = random.Random(seed), Turns(), Counter[str]()
+    order, clocks, cpu, judged = random.Random(seed), Turns(), Turns(), Counter[str]()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         opened: dict[str, Asked] = {}
         for number, (name, variant) in enumerate(made.items()):
@@ -108,13 +110,14 @@ async def run(
             names = [name for name in made if turn < turns[name]]
             for name in order.sample(names, len(names)):
                 requests = requests_of(part)
-                started = time.perf_counter()
+                started, used = time.perf_counter(), time.process_time()
                 verdicts[name] = await opened[name].ask(requests)
                 if turn % COMMIT == COMMIT - 1:
                     opened[name].commit()
                 clocks.note(name, turn // COMMIT, time.perf_counter() - started, len(part))
+                cpu.note(name, turn // COMMIT, time.process_time() - used, len(part))
             _compare(verdicts, judged)
-    return clocks, judged
+    return clocks, cpu, judged
 
 
 async def _other_crawl(variant: Variant, folder: Path, server: Any, urls: Sequence[str]) -> None:
@@ -153,10 +156,15 @@ def in_reactor(kind: str, count: int, share: float, seed: int, found: Places, se
     reactor.run()  # type: ignore[attr-defined]
     if not isinstance(results[0], tuple):
         results[0].raiseException()
-    clocks, judged = results[0]
+    clocks, cpu, judged = results[0]
     names = [name for name in variants(found)[0] if judged[f"{name}: links"]]
     figures = {
-        name: {"us": clocks.per_unit(name), **{f"of {base}": clocks.ratio(name, base) for base in names}}
+        name: {
+            "us": clocks.per_unit(name),
+            "cpu": cpu.per_unit(name),
+            **{f"of {base}": clocks.ratio(name, base) for base in names},
+            **{f"cpu of {base}": cpu.ratio(name, base) for base in names},
+        }
         for name in names
     }
     return {"figures": figures, "judged": judged}
