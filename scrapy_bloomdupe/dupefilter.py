@@ -60,6 +60,9 @@ _RELIEF = 100
 # What keeps a request from being judged by its URL alone: a key of its own, a redirect, a replay.
 _PASSES_FRONT = SPECIAL_META | {"redirect_urls", ASKED, META_UNIT}
 
+# Keys that are kept between the question to a server and the verdict.
+_AHEAD = 10_000
+
 #: ``finish_reason`` of a crawl whose state could not be opened.
 REFUSED = "bloomdupe_refused"
 
@@ -101,6 +104,8 @@ class BloomDupeFilter(RFPDupeFilter):
         # With scrapy-redis: where its queue is, and what our names begin with there.
         self._shared_queue: tuple[str, str] | tuple[None, None] = None, None
         self._front: RawFront | None = None
+        # Of plain GET requests that a server is asked about, until they are scheduled.
+        self._ahead: dict[str, bytes] = {}
         self._has_rules = True
         self._journalled = 0
         self._queue = QueueCheck()
@@ -170,6 +175,7 @@ class BloomDupeFilter(RFPDupeFilter):
                 return False
         front, keys = self._front, self._keys
         decision, url = None, None
+        ahead: bytes | None = None
         if (
             front is not None
             and request.method == "GET"
@@ -180,8 +186,13 @@ class BloomDupeFilter(RFPDupeFilter):
             if (known := front.find(url)) is not UNKNOWN:
                 self._count_known(url, known)
                 return True
+            if self._ahead:
+                ahead = self._ahead.pop(url, None)
+        key: bytes | None
         try:
-            if self._has_rules or (url is None and META_KEY in request.meta):
+            if ahead is not None:
+                key = ahead
+            elif self._has_rules or (url is None and META_KEY in request.meta):
                 decision = self._decide(request)
                 key = self._asked.key_of(request, decision)
             else:
@@ -387,9 +398,26 @@ class BloomDupeFilter(RFPDupeFilter):
     def _key_ahead(self, request: Request) -> bytes | None:
         """Return the key that a server is to be asked for before *request* is scheduled."""
         front = self._front
-        if request.dont_filter or (front is not None and front.find(request.url) is not UNKNOWN):
+        if request.dont_filter:
             return None
-        return self._asked.key(request)
+        if (
+            front is None
+            or request.method != "GET"
+            or request.body
+            or not _PASSES_FRONT.isdisjoint(request.meta)
+        ):
+            return self._asked.key(request)
+        url = request.url
+        if front.find(url) is not UNKNOWN:
+            return None
+        if self._has_rules:  # they remember what they said of a request
+            return self._asked.key(request)
+        key = self._ahead.get(url)
+        if key is None:
+            if len(self._ahead) >= _AHEAD:  # of requests that never came
+                self._ahead.clear()
+            key = self._ahead[url] = self._keys.fingerprint(request)
+        return key
 
     def _prepare(self, crawler: Crawler) -> None:
         read = self._read()

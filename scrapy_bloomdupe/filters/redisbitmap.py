@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.bitmapshards import Shard
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.filters.remotefilter import RemoteFilter
-from scrapy_bloomdupe.remote.client import Call, Server
+from scrapy_bloomdupe.remote.client import Ask, Call, Server
 from scrapy_bloomdupe.remote.meta import Meta
 from scrapy_bloomdupe.remote.naming import MAX_SHARDS
 
@@ -141,11 +141,16 @@ class RedisBitmapFilter(RemoteFilter):
             identity=self.identity,
         )
 
+    def add_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]] | None:
+        if self.server.is_cluster or not 1 <= len(keys) <= self._at_once(True):
+            return None
+        return self._check_some(keys, write=True, beside=asks)
+
     def _check(self, keys: list[bytes], *, write: bool) -> list[bool]:
         answers: list[bool] = []
         while len(answers) < len(keys):
             start = len(answers)
-            answers += self._check_some(keys[start : start + self._at_once(write)], write=write)
+            answers += self._check_some(keys[start : start + self._at_once(write)], write=write)[0]
         return answers
 
     def _at_once(self, write: bool) -> int:
@@ -154,7 +159,10 @@ class RedisBitmapFilter(RemoteFilter):
         room = min(shard.limit - shard.counts[-1] for shard in shards) * len(shards)
         return max(_LEAST, min(_BATCH, room)) if write else _BATCH
 
-    def _check_some(self, keys: list[bytes], *, write: bool) -> list[bool]:
+    def _check_some(
+        self, keys: Sequence[bytes], *, write: bool, beside: Sequence[Ask] = ()
+    ) -> tuple[list[bool], list[Any]]:
+        """Return the answers for *keys*, and those to *beside*, which is asked once."""
         view = self._view
         digest = bitmaps.digest_function(view.secret)
         shard_of = bitmaps.shard_function(len(view.shards))
@@ -163,12 +171,17 @@ class RedisBitmapFilter(RemoteFilter):
             cut = digest(key)
             waiting.setdefault(shard_of(cut), []).append((position, cut))
         seen = [False] * len(keys)
+        beside_answers: list[Any] = []
         for _ in range(_MAX_STALE):
             numbers = sorted(waiting)
             groups = [[number] for number in numbers] if self.server.is_cluster else [numbers]
-            calls = [self._call(view, group, waiting, write=write) for group in groups]
-            answers = self.server.scripts(scripts.CHECK, calls)
-            for group, answer in zip(groups, answers, strict=True):
+            asks: list[Ask] = [
+                (scripts.CHECK, self._call(view, group, waiting, write=write)) for group in groups
+            ]
+            answers = self.server.each([*asks, *beside])
+            if beside:
+                beside_answers, beside = answers[len(asks) :], ()
+            for group, answer in zip(groups, answers, strict=False):
                 if answer[0] == scripts.EMPTIED:
                     raise self._kept.emptied()
                 if answer[0] == scripts.STALE:
@@ -182,7 +195,7 @@ class RedisBitmapFilter(RemoteFilter):
                     if write:
                         self._counted(view, number, newest)
             if not waiting:
-                return seen
+                return seen, beside_answers
         raise RemoteUnavailable(errno.EAGAIN, f"{self.path} grows faster than it can be asked")
 
     def _call(

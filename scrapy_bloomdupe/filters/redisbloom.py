@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -20,7 +20,7 @@ from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.base import FilterInfo, LayerInfo
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.filters.remotefilter import RemoteFilter
-from scrapy_bloomdupe.remote.client import Script, Server
+from scrapy_bloomdupe.remote.client import Ask, Script, Server
 from scrapy_bloomdupe.remote.meta import Meta
 from scrapy_bloomdupe.remote.naming import MAX_SHARDS
 
@@ -163,7 +163,15 @@ class RedisBloomFilter(RemoteFilter):
             identity=self.identity,
         )
 
+    def add_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]] | None:
+        return None if self.server.is_cluster or not keys else self._check_all(keys, write=True, beside=asks)
+
     def _check(self, keys: list[bytes], *, write: bool) -> list[bool]:
+        return self._check_all(keys, write=write)[0]
+
+    def _check_all(
+        self, keys: Sequence[bytes], *, write: bool, beside: Sequence[Ask] = ()
+    ) -> tuple[list[bool], list[Any]]:
         secret, names = self._view
         keyed = blake2b(key=secret, digest_size=DIGEST_SIZE)
         groups: dict[int, list[int]] = {}
@@ -181,19 +189,20 @@ class RedisBloomFilter(RemoteFilter):
             for start in range(0, len(positions), _BATCH)
         ]
         mode = b"add" if write else b"test"
-        answers = self.server.scripts(
-            _CHECK,
-            [([names[number]], [mode, *[digests[at] for at in positions]]) for number, positions in batches],
-        )
+        asks: list[Ask] = [
+            (_CHECK, ([names[number]], [mode, *[digests[at] for at in positions]]))
+            for number, positions in batches
+        ]
+        answers = self.server.each([*asks, *beside])
         seen = [False] * len(keys)
-        for (number, positions), answer in zip(batches, answers, strict=True):
+        for (number, positions), answer in zip(batches, answers, strict=False):
             if not answer:
                 raise self._kept.emptied()
             for position, new in zip(positions, answer[1:], strict=True):
                 seen[position] = not new
             if write:
                 self._counted(number, answer[0])
-        return seen
+        return seen, answers[len(asks) :]
 
     def _counted(self, number: int, count: int) -> None:
         with self._lock:

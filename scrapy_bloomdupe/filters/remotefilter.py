@@ -10,7 +10,7 @@ from typing import Any
 
 from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.growth import Growth
-from scrapy_bloomdupe.remote.client import Server
+from scrapy_bloomdupe.remote.client import Ask, Server
 from scrapy_bloomdupe.remote.kept import Kept
 from scrapy_bloomdupe.remote.memory import Memory
 from scrapy_bloomdupe.remote.memory import read as read_memory
@@ -125,6 +125,18 @@ class RemoteFilter:
             RemoteError: nothing is known of any of them.
         """
         return self._asked(keys, write=True)
+
+    def add_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]] | None:
+        """Add *keys*, all different, as ``add_many`` does, and let the server run *asks* after that in the
+        same round trip.
+
+        Returns:
+            The answers to both; None: it takes several questions, and nothing was asked.
+
+        Raises:
+            RemoteError: nothing is known of any of the keys, nor of what *asks* have done.
+        """
+        return None
 
     def contains_many(self, keys: Sequence[bytes]) -> list[bool]:
         """Return for each key what ``in`` does, in one round trip.

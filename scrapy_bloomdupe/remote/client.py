@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha1
 from types import ModuleType
 from typing import Any
@@ -48,13 +49,15 @@ class Script:
 
     text: str
 
-    @property
+    @cached_property
     def sha(self) -> str:
         return sha1(self.text.encode()).hexdigest()
 
 
 #: The keys and arguments of one run of a script. In a Cluster all the keys have one hash tag.
 Call = tuple[Sequence[str], Sequence[Any]]
+#: A script and what it is run with.
+Ask = tuple[Script, Call]
 
 
 class Server:
@@ -111,20 +114,26 @@ class Server:
         return [next(iter(one.values())) if isinstance(one, dict) and len(one) == 1 else one for one in found]
 
     def scripts(self, script: Script, calls: Sequence[Call], *, slow: bool = False) -> list[Any]:
-        """Run *script* once for each of *calls*, in one round trip for each node that is asked.
+        """Run *script* once for each of *calls*: see ``each``."""
+        return self.each([(script, call) for call in calls], slow=slow)
+
+    def each(self, asks: Sequence[Ask], *, slow: bool = False) -> list[Any]:
+        """Run several scripts, in one round trip for each node that is asked.
+
+        One server runs them one after the other; other clients may come in between.
 
         Returns:
-            The answers, in the order of the calls.
+            The answers, in the order of *asks*.
 
         Raises:
             RemoteError: one of them failed; the others may have done their work.
         """
-        if len(calls) == 1:
-            return [self._guarded(lambda: self._script(script, calls[0], slow))]
+        if len(asks) == 1:
+            return [self._guarded(lambda: self._script(*asks[0], slow))]
         if self.is_cluster:
-            found: list[Any] = self._guarded(lambda: self._scattered(script, calls, slow))
+            found: list[Any] = self._guarded(lambda: self._scattered(asks, slow))
         else:
-            found = self._guarded(lambda: self._piped(script, calls, slow))
+            found = self._guarded(lambda: self._piped(asks, slow))
         return found
 
     def scan(self, pattern: str, count: int) -> list[bytes]:
@@ -236,22 +245,28 @@ class Server:
             # Nothing was done: the server does not know the script yet, or was restarted.
             return client.execute_command("EVAL", script.text, len(keys), *keys, *arguments)
 
-    def _piped(self, script: Script, calls: Sequence[Call], slow: bool) -> list[Any]:
-        pipe = self._client(slow).pipeline(transaction=False)
-        for number, (keys, arguments) in enumerate(calls):
-            # The first one brings the text, since no answer comes before the last was sent.
-            name, source = ("EVAL", script.text) if number == 0 else ("EVALSHA", script.sha)
-            pipe.execute_command(name, source, len(keys), *keys, *arguments)
-        found: list[Any] = pipe.execute(raise_on_error=True)
+    def _piped(self, asks: Sequence[Ask], slow: bool) -> list[Any]:
+        client = self._client(slow)
+        pipe = client.pipeline(transaction=False)
+        for script, (keys, arguments) in asks:
+            pipe.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+        found: list[Any] = pipe.execute(raise_on_error=False)
+        unknown = self._redis.exceptions.NoScriptError
+        for answer in found:
+            if isinstance(answer, Exception) and not isinstance(answer, unknown):
+                raise answer
+        for number, (script, (keys, arguments)) in enumerate(asks):
+            if isinstance(found[number], unknown):  # nothing was done
+                found[number] = client.execute_command("EVAL", script.text, len(keys), *keys, *arguments)
         return found
 
-    def _scattered(self, script: Script, calls: Sequence[Call], slow: bool) -> list[Any]:
+    def _scattered(self, asks: Sequence[Ask], slow: bool) -> list[Any]:
         self._client(slow)
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="bloomdupe-cluster")
             threads = self._threads
-        waiting = [threads.submit(self._script, script, call, slow) for call in calls]
+        waiting = [threads.submit(self._script, script, call, slow) for script, call in asks]
         errors = [error for one in waiting if (error := one.exception()) is not None]
         if errors:
             raise errors[0]

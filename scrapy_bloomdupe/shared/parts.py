@@ -65,7 +65,7 @@ class SharedParts:
         return found
 
     def judge(self, keys: Sequence[bytes]) -> list[Verdict]:
-        """Judge *keys*, all different, and remember them: in one round trip for each part.
+        """Judge *keys*, all different, and remember them: in one round trip for each server.
 
         The store decides where there is one: between the answers of filter and store another crawl may have
         been given the key.
@@ -73,13 +73,28 @@ class SharedParts:
         Raises:
             RemoteError: nothing is known of any of them; they may or may not have been taken.
         """
-        possibly = self.filter.add_many(keys) if self.filter is not None else [False] * len(keys)
-        if self.store is None:
-            return [Verdict.UNCONFIRMED if seen else Verdict.NEW for seen in possibly]
+        both = self._judge_together(keys)
+        if both is None:
+            possibly = self.filter.add_many(keys) if self.filter is not None else [False] * len(keys)
+            if self.store is None:
+                return [Verdict.UNCONFIRMED if seen else Verdict.NEW for seen in possibly]
+            both = possibly, self.store.add_many(keys)
         return [
             Verdict.DUPLICATE if not new else Verdict.FALSE_POSITIVE if seen else Verdict.NEW
-            for seen, new in zip(possibly, self.store.add_many(keys), strict=True)
+            for seen, new in zip(*both, strict=True)
         ]
+
+    def _judge_together(self, keys: Sequence[bytes]) -> tuple[list[bool], list[bool]] | None:
+        """Return what filter and store say, asked in one round trip; None: they are not asked like that."""
+        filter, store = self.filter, self.store  # noqa: A001
+        if filter is None or not isinstance(store, RedisStore) or store.server is not filter.server:
+            return None
+        asking = store.adding(keys)
+        if asking is None:
+            return None
+        asks, read = asking
+        found = filter.add_with(keys, asks)
+        return None if found is None else (found[0], read(found[1]))
 
     def give_back(self, keys: Sequence[bytes]) -> bool:
         """Make *keys* new again; return whether that is possible: a Bloom filter alone cannot forget.

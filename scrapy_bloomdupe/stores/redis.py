@@ -6,12 +6,12 @@ filter before it saves questions, and none of the server's memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
 from scrapy_bloomdupe.errors import ConfigurationError, RemoteRefused, StoreError
-from scrapy_bloomdupe.remote.client import Script, Server
+from scrapy_bloomdupe.remote.client import Ask, Call, Script, Server
 from scrapy_bloomdupe.remote.kept import Kept
 from scrapy_bloomdupe.remote.memory import Memory
 from scrapy_bloomdupe.remote.memory import read as read_memory
@@ -196,6 +196,24 @@ class RedisStore:
         once exactly one is told that it is new."""
         return self._each("SADD", keys)
 
+    def adding(self, keys: Sequence[bytes]) -> tuple[list[Ask], Callable[[list[Any]], list[bool]]] | None:
+        """Return what ``add_many`` would ask, to be asked together with something else on the same server,
+        and what makes its result of the answers; None: it would ask more than once.
+
+        Raises:
+            StoreError: a key is none; nothing must be asked.
+        """
+        if not 1 <= len(keys) <= _BATCH or self.server.is_cluster:
+            return None
+        groups, calls = self._calls("SADD", keys)
+
+        def read(answers: list[Any]) -> list[bool]:
+            found = [False] * len(keys)
+            self._read(groups, answers, found, 0)
+            return found
+
+        return [(_EACH, call) for call in calls], read
+
     def put_many(self, keys: Sequence[bytes]) -> None:
         self._all("SADD", keys)
 
@@ -268,20 +286,26 @@ class RedisStore:
     def _each(self, command: str, keys: Sequence[bytes]) -> list[bool]:
         found = [False] * len(keys)
         for start in range(0, len(keys), _BATCH):
-            groups, answers = self._asked(_EACH, command, keys[start : start + _BATCH])
-            for numbers, answer in zip(groups, answers, strict=True):
-                for number, said in zip(numbers, answer[1:], strict=True):
-                    found[start + number] = said == 1
+            groups, calls = self._calls(command, keys[start : start + _BATCH])
+            self._read(groups, self.server.scripts(_EACH, calls), found, start)
         return found
 
     def _all(self, command: str, keys: Sequence[bytes]) -> None:
         for start in range(0, len(keys), _BATCH):
-            self._asked(_ALL, command, keys[start : start + _BATCH])
+            _, calls = self._calls(command, keys[start : start + _BATCH])
+            if not all(self.server.scripts(_ALL, calls)):
+                raise self._kept.emptied()
 
-    def _asked(
-        self, script: Script, command: str, keys: Sequence[bytes]
-    ) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the numbers of the keys in each call, in its order, and the answers."""
+    def _read(self, groups: list[list[int]], answers: list[Any], found: list[bool], start: int) -> None:
+        """Put the answers into *found*, for keys that begin at *start* of it."""
+        if not all(answers):
+            raise self._kept.emptied()
+        for numbers, answer in zip(groups, answers, strict=True):
+            for number, said in zip(numbers, answer[1:], strict=True):
+                found[start + number] = said == 1
+
+    def _calls(self, command: str, keys: Sequence[bytes]) -> tuple[list[list[int]], list[Call]]:
+        """Return the numbers of the keys in each call, in its order, and the calls."""
         epoch, names = self._view
         shards: dict[int, list[int]] = {}
         for number, key in enumerate(keys):
@@ -290,17 +314,15 @@ class RedisStore:
                     22, f"a key has {len(key)} bytes, the store takes 1 to {MAX_KEY_SIZE}: {key[:20]!r}"
                 )
             shards.setdefault(crc32(key) * len(names) >> 32, []).append(number)
-        calls, groups = [], []
+        calls: list[Call] = []
+        groups = []
         for some in [[shard] for shard in shards] if self.server.is_cluster else [list(shards)]:
             arguments: list[Any] = [_MARK + epoch, command]
             for shard in some:
                 arguments += [len(shards[shard]), *[keys[number] for number in shards[shard]]]
             calls.append(([names[shard] for shard in some], arguments))
             groups.append([number for shard in some for number in shards[shard]])
-        answers = self.server.scripts(script, calls)
-        if not all(answers):
-            raise self._kept.emptied()
-        return groups, answers
+        return groups, calls
 
     def _parts(self, meta: Meta) -> list[str]:
         number = int(meta.params["shards"])
