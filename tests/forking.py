@@ -42,6 +42,13 @@ from scrapy.utils.misc import load_object
 import scrapy_bloomdupe.addon
 import scrapy_bloomdupe.stores.lmdb
 
+# Extras, and slow to import.
+with suppress(ImportError):
+    import redis  # noqa: F401
+with suppress(ImportError):
+    import psycopg  # noqa: F401
+    import sqlalchemy.dialects.postgresql  # noqa: F401
+
 # Seconds; many times what a run takes on a slow machine.
 TIMEOUT = 60.0
 
