@@ -1,7 +1,7 @@
 """What do several crawls of one site fetch that share what they have seen? Every page, and how often?
 
-A ``Fleet`` is some processes on one tree of ``killsite``, each with a first page, a job directory and a feed of
-its own. It looks from outside only: at the site's log and at the feeds. Its pages have links to any others,
+A ``Fleet`` is some processes on one tree of ``killsite``, each with a first page, a job directory and a feed
+of its own. It looks from outside only: at the site's log and at the feeds. Its pages have links to any others,
 so that the crawls meet; who is called a duplicate and is fetched by nobody is lost.
 """
 
@@ -77,7 +77,7 @@ def sharing(kind: str, request: pytest.FixtureRequest, url: str | None = None) -
 
 @contextmanager
 def fleets(folder: Path) -> Iterator[Callable[..., Fleet]]:
-    """Give a function that makes a fleet: its arguments are a folder, a tree, settings, and more of ``Fleet``."""
+    """Give a function that makes a fleet of a folder, a tree, settings, and more of ``Fleet``."""
     with mock_site(folder) as site, crawls(folder) as start_crawl:
         yield lambda *args, **options: Fleet(start_crawl, site.area(), *args, **options)
 
