@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -150,6 +152,23 @@ class Fleet:
         self.runs += ended
         return ended
 
+    def kill_often(self, kills: int, seed: int, **options: Any) -> int:
+        """Crawl; kill one or another so many times, all over the first nine tenths, and let it go on; return how
+        many were killed in the middle."""
+        rng = random.Random(seed)
+        killed = 0
+        with self.going(**options) as started:
+            for point in sorted(rng.sample(range(self.size, self.tree.size * 9 // 10), kills)):
+                self.wait_for(point, started)
+                sleep(rng.uniform(0, 0.03))
+                number = rng.choice([n for n, going in enumerate(started) if not going.ended()] or [0])
+                killed += not started[number].ended()
+                started[number].kill()
+                started[number].finish()
+                started[number] = self.start(number, **options)
+            self.finish(started)
+        return killed
+
     def wait_for(self, answers: int, started: list[Going]) -> None:
         """Wait until the site has answered so often, or nobody asks it any more."""
         wait_until(
@@ -175,8 +194,12 @@ class Fleet:
 
     def scraped(self) -> set[int]:
         """The pages that a feed has items of."""
-        feeds = [path.read_text() for path in self.folder.glob("worker*/feed")]
-        return {json.loads(line)["page"] for feed in feeds for line in feed.splitlines()}
+        pages = set()
+        for feed in self.folder.glob("worker*/feed"):
+            for line in feed.read_text(errors="replace").splitlines():
+                with suppress(ValueError):  # torn by a kill
+                    pages.add(json.loads(line)["page"])
+        return pages
 
     def check(self, *, once: bool = True) -> None:
         """Has each crawl ended in order, and was every page fetched, *once*?"""
