@@ -215,8 +215,8 @@ def shared(shared: SharedSeen, state: State) -> str:
         f"; {shared.num_owed:,} keys asked for when the last run ended pass once" if shared.num_owed else ""
     )
     return (
-        f"Seen-set: shared by {' and '.join(names)}, {'new' if parts.was_created else 'found'} ({exact}); this "
-        f"crawl's own part is in {here}{owed}"
+        f"Seen-set: shared by {' and '.join(names)}, {'new' if parts.was_created else 'found'} ({exact}); "
+        f"this crawl's own part is in {here}{owed}"
     )
 
 

@@ -1,8 +1,8 @@
 """What do several crawls of one site fetch that share what they have seen? Every page, and how often?
 
 A ``Fleet`` is some processes on one tree of ``killsite``, each with a first page, a job directory and a feed
-of its own. It looks from outside only: at the site's log and at the feeds. Its pages have links to any others,
-so that the crawls meet; who is called a duplicate and is fetched by nobody is lost.
+of its own. It looks from outside only: at the site's log and at the feeds. Its pages have links to any
+others, so that the crawls meet; who is called a duplicate and is fetched by nobody is lost.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class Fleet:
         return ended
 
     def kill_often(self, kills: int, seed: int, **options: Any) -> int:
-        """Crawl; kill one or another so many times, all over the first nine tenths, and let it go on; return how
-        many were killed in the middle."""
+        """Crawl; kill one or another so many times, all over the first nine tenths, and let it go on; return
+        how many were killed in the middle."""
         rng = random.Random(seed)
         killed = 0
         with self.going(**options) as started:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Callable
@@ -104,7 +105,7 @@ def test_a_flipped_bit_costs_what_follows_it_and_never_makes_up_a_key(path: Path
 @pytest.mark.parametrize("data", [b"#!/bin/sh\n", b"\0" * 100, b"bloomdupe claims 2\n"])
 def test_what_is_no_log_is_left_as_it_is(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-    with pytest.raises(StateCorrupt, match="claims.log"):
+    with pytest.raises(StateCorrupt, match=r"claims\.log"):
         Claims.open(path)
     assert data == path.read_bytes()
 
@@ -195,7 +196,7 @@ def test_a_long_log_is_written_anew(path: Path, monkeypatch: pytest.MonkeyPatch)
         if number % 37 == 0:
             assert known == reopened(path)
     assert max(sizes) < 6000
-    assert any(after < before for before, after in zip(sizes, sizes[1:], strict=False))
+    assert any(after < before for before, after in itertools.pairwise(sizes))
     assert [path.name] == [one.name for one in path.parent.iterdir()]
     claims.sync()
     claims.close()

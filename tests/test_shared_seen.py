@@ -43,7 +43,7 @@ class SetFilter:
 
 
 class World:
-    """The server, as ``SharedParts`` is to a crawl. ``fails``: ``before`` or ``after`` it has done its work."""
+    """The server, as ``SharedParts`` is to a crawl. ``fails``: ``before`` or ``after`` it has worked."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

@@ -244,8 +244,8 @@ class SharedSeen:
     def forget(self, key: bytes) -> bool:
         """Make *key* new again, for this crawl at least; returns True.
 
-        Where the shared store, or a filter that is asked first, cannot forget it, it passes here when it comes
-        again.
+        Where the shared store, or a filter that is asked first, cannot forget it, it passes here when it
+        comes again.
 
         Raises:
             StoreError: the store of this crawl's own failed.
