@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +25,7 @@ from forking import Going, crawls, wait_until
 from killsite import ROOTS, Tree
 from kinds import name
 from mocksite import Area, mock_site
+from scrapy.exceptions import ScrapyDeprecationWarning
 
 #: Processes and pages of a fleet. The long version: BLOOMDUPE_FLEET=4 BLOOMDUPE_FLEET_PAGES=2000.
 WORKERS = int(os.environ.get("BLOOMDUPE_FLEET", "3"))
@@ -115,7 +117,8 @@ class Fleet:
         places: dict[str, Any] = {"FEEDS": {str(folder / "feed"): {"format": "jsonlines"}}}
         if self.jobs:
             places["JOBDIR"] = str(folder / "jobdir")
-        first = self.tree.link(number % ROOTS)
+        firsts = [root for root in range(ROOTS) if root % self.size == number] or [number % ROOTS]
+        start = [self.area.at(f"{self.tree.link(root)}?meet={self.size}") for root in firsts]
         job = {
             "spider": f"killspiders.{self.spider}",
             "prepare": prepare,
@@ -128,7 +131,7 @@ class Fleet:
                 **self.settings,
                 **settings,
             },
-            "arguments": {"start": json.dumps([self.area.at(f"{first}?meet={self.size}")])},
+            "arguments": {"start": json.dumps(start)},
         }
         return self.start_crawl(folder, job)
 
@@ -222,5 +225,19 @@ class Fleet:
             lines.append(f"exit code {run.code}, {run.stats.get('finish_reason')}, {run.ours()}")
             for level in ("WARNING", "ERROR", "CRITICAL"):
                 lines += run.lines(f" {level}: ")
-            lines += ["its log ends:", *run.log.splitlines()[-15:]]
+            lines += run.lines("Traceback")
         return "\n".join(lines)
+
+
+def look_often() -> None:
+    """For ``prepare``: a crawl looks at its server ten times a second."""
+    import scrapy_bloomdupe.sharing as sharing
+
+    sharing._INTERVAL = 0.1
+
+
+def leave_scrapy_redis_be() -> None:
+    """For ``prepare``: what scrapy-redis is warned of is its own affair."""
+    warnings.filterwarnings(
+        "ignore", message="Passing a 'spider' argument", category=ScrapyDeprecationWarning
+    )
