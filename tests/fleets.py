@@ -238,6 +238,4 @@ def look_often() -> None:
 
 def leave_scrapy_redis_be() -> None:
     """For ``prepare``: what scrapy-redis is warned of is its own affair."""
-    warnings.filterwarnings(
-        "ignore", message="Passing a 'spider' argument", category=ScrapyDeprecationWarning
-    )
+    warnings.simplefilter("ignore", ScrapyDeprecationWarning)

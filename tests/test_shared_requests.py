@@ -106,7 +106,7 @@ def test_a_time_limit_of_a_callback_ends_what_it_waits_for_and_not_its_page(
     area: Area, shared: dict[str, Any], valkey: Valkey, tmp_path: Path
 ) -> None:
     with Proxy(valkey.port) as proxy:
-        proxy.delay = 0.1
+        proxy.delay = 0.03
         shared["BLOOMDUPE_FILTER"] = f"{proxy.url}?timeout=5"
         paths = [f"page/{number}" for number in range(5)]
         crawl = run(tmp_path, shared, spider="sharedspiders.Limited", start=[area.links(*paths)])
