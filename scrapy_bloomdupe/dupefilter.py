@@ -24,7 +24,7 @@ import scrapy_bloomdupe.stats as stats
 import scrapy_bloomdupe.telling as telling
 from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
-from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, RemoteError, message
+from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, RemoteEmptied, RemoteError, message
 from scrapy_bloomdupe.growing import GrowthWatch
 from scrapy_bloomdupe.journaling import Journaling
 from scrapy_bloomdupe.journalmiddleware import attach
@@ -121,7 +121,11 @@ class BloomDupeFilter(RFPDupeFilter):
     def from_spider(cls, spider: Spider) -> Self:
         """Make the filter of scrapy-redis' scheduler: what is seen is shared on the server of its queue."""
         crawler = spider.crawler
-        return cls._of(crawler, *scrapyredis.place(crawler.settings))
+        self = cls._of(crawler, *scrapyredis.place(crawler.settings))
+        if engine.is_crawling(crawler):
+            # That scheduler opens no filter: later it would miss the signal that the crawl has begun.
+            self.open()
+        return self
 
     @classmethod
     def _of(cls, crawler: Crawler, queue: str | None, key: str | None) -> Self:
@@ -208,8 +212,11 @@ class BloomDupeFilter(RFPDupeFilter):
         try:
             verdict = state.seen.check_and_add(key)
         except Exception as exc:
-            place = stats.ERROR_SERVER if isinstance(exc, RemoteError) else stats.ERROR_CHECK
-            self._watch.failed(place, exc, request)
+            if isinstance(exc, RemoteEmptied):
+                self._watch.count(stats.ERROR_SERVER)  # it has answered; what that means is said once
+            else:
+                place = stats.ERROR_SERVER if isinstance(exc, RemoteError) else stats.ERROR_CHECK
+                self._watch.failed(place, exc, request)
             if self._sharing is not None:
                 self._sharing.failed(exc)
             return self._journal(request, None, seen=False)

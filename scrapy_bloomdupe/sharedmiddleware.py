@@ -52,7 +52,7 @@ class SharedMiddleware:
             async for output in outputs:
                 yield output
             return
-        async for batch in batches(outputs, limit):
+        async for batch in batches(outputs, limit, engine.turns()):
             await sharing.ask_for(batch)
             for output in batch:
                 yield output

@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from scrapy import Request
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -22,7 +22,7 @@ from twisted.python.threadpool import ThreadPool
 import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.stats as stats
-from scrapy_bloomdupe.errors import BloomdupeError, CircuitOpen, RemoteEmptied, StoreError
+from scrapy_bloomdupe.errors import BloomdupeError, CircuitOpen, RemoteEmptied, RemoteUnavailable, StoreError
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.growing import FULL, STOP_AT
 from scrapy_bloomdupe.identity import SHARED_MARK
@@ -52,8 +52,10 @@ _INTERVAL = 5.0
 class _Batch:
     """Keys whose answer is on its way, and who waits for it."""
 
-    def __init__(self, keys: Sequence[bytes]) -> None:
+    def __init__(self, keys: Sequence[bytes], renewals: int) -> None:
         self.keys = keys
+        self.renewals = renewals
+        self.answer: list[Verdict] | None = None
         self.waiting: list[Deferred[None]] = []
 
 
@@ -86,8 +88,13 @@ class Sharing:
         self._key_of = key_of
         self._pool = ThreadPool(minthreads=0, maxthreads=_THREADS, name="bloomdupe")
         self._batches: dict[bytes, _Batch] = {}
-        self._closed = self._looking = self._renewing = self._is_away = False
+        self._closed = self._looking = self._renewing = self._is_away = self._was_away = False
         self._trouble = ""
+        # How often the server was taken into use anew, and what was said of the times before.
+        self._renewals = 0
+        self._told: WeakSet[BaseException] = WeakSet()
+        # How often the server had been asked when what is shared was cleared.
+        self._cleared = -1
         #: Bring back what this crawl knows when it starts: the server was emptied since its last run.
         self.is_to_refill = False
         self._repeater: engine.Repeater | None = None
@@ -98,6 +105,7 @@ class Sharing:
     def start(self) -> None:
         """Begin to look at the server; there must be a running crawl."""
         self._repeater = engine.Repeater(self._look, _INTERVAL)
+        self._look()
         if self.is_to_refill:
             self._renewing = True
             self._refill(None, 0)
@@ -112,11 +120,11 @@ class Sharing:
                     keys.append(key)
         try:
             unknown = self._shared.unknown(keys)
-        except StoreError:
+            batches = {id(batch): batch for key in keys if (batch := self._batches.get(key)) is not None}
+            if unknown and not self._closed and (started := self._begin(unknown)) is not None:
+                batches[id(started)] = started
+        except Exception:
             return  # each of them is asked for, and fails, by itself
-        batches = {id(batch): batch for key in keys if (batch := self._batches.get(key)) is not None}
-        if unknown and not self._closed and (started := self._begin(unknown)) is not None:
-            batches[id(started)] = started
         for batch in batches.values():
             if self._batches.get(batch.keys[0]) is batch:
                 waiting: Deferred[None] = Deferred()
@@ -125,8 +133,15 @@ class Sharing:
 
     def failed(self, exc: BaseException) -> None:
         """Note that the server did not answer for a request; that is counted elsewhere."""
+        if exc in self._told:
+            return
         if isinstance(exc, RemoteEmptied):
             self._emptied(exc)
+        elif isinstance(exc, RemoteUnavailable) and not self._is_away:
+            # The first time is said where its requests are counted.
+            if self._was_away:
+                self._say_away(exc)
+            self._is_away = self._was_away = True
 
     def clear(self) -> None:
         """Forget all that is shared, and begin anew.
@@ -134,9 +149,11 @@ class Sharing:
         Raises:
             RemoteError: not all of it is forgotten.
         """
-        self._shared.parts.clear()
-        self._shared.parts.renew()
+        parts = self._shared.parts
+        parts.clear()
+        parts.renew()
         self._shared.cleared()
+        self._cleared = parts.num_asked
         self._remember_epoch()
 
     def close(self) -> None:
@@ -146,9 +163,17 @@ class Sharing:
             self._repeater.stop()
         if self._pool.started:
             self._pool.stop()
-        if keys := self._shared.unused(all_of_them=True) + self._shared.still_owed():
+        # Their threads have ended, and nobody was told yet.
+        for batch in {id(batch): batch for batch in self._batches.values()}.values():
+            if batch.answer is not None:
+                self._shared.leave(batch.keys, batch.answer)
+        self._shared.unused(all_of_them=True)
+        if keys := self._shared.still_owed():
             self._given_back(keys, self._try(lambda: self._shared.parts.give_back(keys)))
         self._publish()
+        if self._cleared == self._shared.parts.num_asked:
+            # It was cleared at the end, not at the start: nothing is to stay.
+            self._try(self._shared.parts.clear)
 
     def _begin(self, keys: Sequence[bytes]) -> _Batch | None:
         try:
@@ -156,16 +181,23 @@ class Sharing:
         except BloomdupeError as exc:
             self._shared.leave(keys, exc)
             return None
-        batch = _Batch(keys)
+        batch = _Batch(keys, self._renewals)
         self._batches.update(dict.fromkeys(keys, batch))
-        self._in_thread(lambda: self._shared.parts.judge(keys), lambda answer: self._answered(batch, answer))
+        self._in_thread(lambda: self._judge(batch), lambda answer: self._answered(batch, answer))
         self._watch.count(stats.SERVER_ASKED)
         self._watch.count(stats.SERVER_KEYS, len(keys))
         return batch
 
+    def _judge(self, batch: _Batch) -> list[Verdict]:
+        batch.answer = self._shared.parts.judge(batch.keys)
+        return batch.answer
+
     def _answered(self, batch: _Batch, answer: list[Verdict] | BaseException) -> None:
         if isinstance(answer, BaseException):
-            self.failed(answer)
+            if batch.renewals == self._renewals:
+                self.failed(answer)
+            # Each of its requests will say so again, some of them when all is in order.
+            self._told.add(answer)
             if not isinstance(answer, BloomdupeError):
                 answer = StoreError(0, f"the server could not be asked: {answer!r}")
         if not self._closed:
@@ -184,29 +216,36 @@ class Sharing:
         self._publish()
         if not self._looking:
             self._looking = True
-            self._in_thread(self._look_there, self._looked)
+            renewals = self._renewals
+            self._in_thread(self._look_there, lambda found: self._looked(found, renewals))
 
     def _look_there(self) -> str:
         self._shared.parts.verify()
         return self._shared.parts.trouble()
 
-    def _looked(self, found: str | BaseException) -> None:
+    def _looked(self, found: str | BaseException, renewals: int) -> None:
         self._looking = False
         extra = {"spider": self._watch.spider}
         if isinstance(found, RemoteEmptied):
-            self._emptied(found)
+            if renewals == self._renewals:
+                self._emptied(found)
         elif isinstance(found, CircuitOpen) or (isinstance(found, BaseException) and not self._is_away):
             # Asked for nothing else, it is found out here; requests that pass unjudged are counted.
             if not isinstance(found, CircuitOpen):
-                self._is_away = True
-                logger.warning(report.server_away(self._shared.parts.names, found), extra=extra)
+                self._is_away = self._was_away = True
+                self._say_away(found)
         elif isinstance(found, str):
             if self._is_away:
                 self._is_away = False
                 logger.info(report.server_back(self._shared.parts.names), extra=extra)
-            if found and found != self._trouble:
+            # Its figures change all the time.
+            if found and not self._trouble:
                 logger.error(report.server_trouble(self._shared.parts.names, found), extra=extra)
             self._trouble = found
+
+    def _say_away(self, exc: BaseException) -> None:
+        extra = {"spider": self._watch.spider}
+        logger.warning(report.server_away(self._shared.parts.names, exc), extra=extra)
 
     def _emptied(self, exc: RemoteEmptied) -> None:
         """What had been seen is gone from the server."""
@@ -227,6 +266,7 @@ class Sharing:
             # Whoever asks next finds it out again.
             self._renewing = False
             return
+        self._renewals += 1
         if self._closed:
             return
         self._watch.attempt(stats.ERROR_SERVER, self._remember_epoch)

@@ -10,6 +10,7 @@ written anew when most of it is settled. Without a journal there is nothing to r
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
@@ -34,6 +35,7 @@ class Claims:
         self.path = path
         self._descriptor = descriptor
         self._sync = sync
+        self._torn = False
         self._size = os.fstat(descriptor).st_size
         #: What was begun and has not ended.
         self.keys = keys
@@ -63,8 +65,8 @@ class Claims:
             keys, whole = _read(data)
             if whole < len(data) or not data:
                 os.ftruncate(descriptor, whole)
-                if whole == 0:
-                    os.write(descriptor, _MAGIC)
+                if whole == 0 and os.write(descriptor, _MAGIC) < len(_MAGIC):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as exc:
             os.close(descriptor)
             raise StateUnusable(exc.errno, f"cannot read {path}: {exc.strerror}") from exc
@@ -116,18 +118,26 @@ class Claims:
             self._descriptor = -1
 
     def _append(self, sign: bytes, keys: list[bytes]) -> None:
-        record = _record(sign, keys)
+        try:
+            record = _record(sign, keys)
+        except struct.error as exc:
+            raise StoreError(errno.EINVAL, f"a key is too long to be noted: {exc}") from exc
+        if self._torn:
+            raise StoreError(
+                errno.EIO, f"cannot write to {self.path}: a write that failed is left at its end"
+            )
         try:
             if os.write(self._descriptor, record) != len(record):
                 # The rest of a record that was cut short would hide all that follow it.
-                raise OSError(28, "No space left on device")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if self._sync:
                 os.fsync(self._descriptor)
         except OSError as exc:
             try:
                 os.ftruncate(self._descriptor, self._size)
             except OSError:
-                self._size = os.fstat(self._descriptor).st_size
+                # What follows what is torn would not be read: from now on nothing is noted.
+                self._torn = True
             raise _error(self.path, exc) from exc
         self._size += len(record)
 
@@ -136,16 +146,16 @@ class Claims:
         fresh = self.path.with_name(self.path.name + ".new")
         record = _record(_BEGIN, list(self.keys)) if self.keys else b""
         try:
-            with fresh.open("wb") as file:
+            with fresh.open("ab") as file:
+                file.truncate(0)
                 file.write(_MAGIC + record)
                 file.flush()
                 os.fsync(file.fileno())
-            fresh.replace(self.path)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+                fresh.replace(self.path)
+                # The number stays, for whoever is bringing it to the disk in another thread.
+                os.dup2(file.fileno(), self._descriptor, inheritable=False)
         except OSError as exc:
             raise _error(self.path, exc) from exc
-        os.close(self._descriptor)
-        self._descriptor = descriptor
         self._size = len(_MAGIC) + len(record)
 
 

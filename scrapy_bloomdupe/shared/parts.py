@@ -36,6 +36,8 @@ class SharedParts:
         assert filter is not None or store is not None
         self.filter = filter
         self.store = store
+        #: How often ``judge`` was called.
+        self.num_asked = 0
         self._close = close
 
     @property
@@ -73,6 +75,7 @@ class SharedParts:
         Raises:
             RemoteError: nothing is known of any of them; they may or may not have been taken.
         """
+        self.num_asked += 1
         both = self._judge_together(keys)
         if both is None:
             possibly = self.filter.add_many(keys) if self.filter is not None else [False] * len(keys)

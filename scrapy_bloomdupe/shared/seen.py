@@ -181,8 +181,11 @@ class SharedSeen:
             self._left[key] = one, now
 
     def unused(self, *, all_of_them: bool = False) -> list[bytes]:
-        """Return the keys that were granted and not scheduled, to be given back with ``parts.give_back``;
-        from now on they count as not asked for. What cannot be given back is owed to whoever asks next."""
+        """Return the keys that were granted and not scheduled, to be given back with ``parts.give_back``.
+
+        Whoever asks for one of them here passes, also while it is on its way back: the server would still
+        call it seen. What cannot be given back stays owed.
+        """
         before = self._clock() - UNUSED_AFTER
         returned: list[bytes] = []
         ended: list[bytes] = []
@@ -195,33 +198,30 @@ class SharedSeen:
                 ended.append(key)
                 continue
             self.num_unused += 1
+            self._owed.add(key)
             # Uncertain ones are not given back: another crawl may have been granted them.
             if isinstance(answer, Verdict) and self.store is not None:
                 returned.append(key)
-            else:
-                self._owed.add(key)
         self._end(ended)
         return returned
 
     def still_owed(self) -> list[bytes]:
-        """Return the keys that were asked for and belong to nobody, to be given back as ``unused`` ones are:
-        the page that gave them did not give them again, and other crawls must be able to have them."""
-        owed, self._owed = list(self._owed), set()
-        return owed
+        """Return the keys that were asked for and belong to nobody, to be given back at the end: the page that
+        gave them did not give them again, and other crawls must be able to have them."""
+        return list(self._owed)
 
     def cleared(self) -> None:
         """All that is shared was cleared: nothing is known to be seen, and nothing is owed."""
         self._known.clear()
-        self._end(self._owed)
-        self._owed.clear()
+        owed, self._owed = self._owed, set()
+        self._end(owed)
         self.on_forget()
 
     def given_back(self, keys: Sequence[bytes], *, done: bool) -> None:
-        """Note what became of ``unused`` keys; those that could not be given back are owed."""
+        """Note what became of ``unused`` keys; those that could not be given back stay owed."""
         if done:
+            self._owed.difference_update(keys)
             self._end(keys)
-        else:
-            self._owed.update(keys)
 
     def hold(self, key: bytes) -> None:
         """Keep *key*, which was just called new, in memory only until ``release``: after a crash it passes
@@ -256,17 +256,19 @@ class SharedSeen:
     def forget(self, key: bytes) -> bool:
         """Make *key* new again, for this crawl at least; returns True.
 
-        Where the shared store could not forget it the key passes here when it comes again.
+        Where the shared store, or a filter that is asked first, cannot forget it, it passes here when it
+        comes again.
 
         Raises:
             StoreError: the store of this crawl's own failed.
         """
         self._known.discard(key)
+        self._scheduled.pop(key, None)
         self._local.forget(key)
         given_back = False
         with contextlib.suppress(RemoteError):
             given_back = self.parts.give_back([key])
-        if not given_back:
+        if not given_back or (self._asks_local and self._local.store is None):
             self._owed.add(key)
             if self._claims is not None:
                 self._claims.begin([key])
@@ -312,5 +314,5 @@ class SharedSeen:
     def _end(self, keys: Iterable[bytes]) -> None:
         """End the claims to *keys*, but for those that may still be granted, or are not written yet."""
         if self._claims is not None:
-            busy = self._held, self._scheduled, self._asking
+            busy = self._held, self._scheduled, self._asking, self._owed
             self._claims.end([key for key in keys if not any(key in keys for keys in busy)])
