@@ -45,6 +45,8 @@ DEFAULT_JOURNAL = True
 DEFAULT_SYNC = "normal"
 # Some 80,000 URLs: the links that the pages of a site have in common, many times over.
 DEFAULT_CACHE_SIZE = 16_000_000
+# A line a minute: a day of them to the minute in half a megabyte, for a millisecond of work each.
+DEFAULT_HISTORY = 60.0
 # Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
 DEFAULT_PRESET = None
 
@@ -129,6 +131,21 @@ def _files(value: Any) -> list[Path]:
     return [Path(name) for name in names if name]
 
 
+def _interval(value: Any) -> float:
+    interval = float(value)
+    if interval and not 0.1 <= interval <= 1e6:
+        raise ValueError
+    return interval
+
+
+def _port(value: Any) -> int | None:
+    if value is None or str(value).lower() in ("none", ""):
+        return None
+    if isinstance(value, bool) or not 0 <= int(value) <= 65_535:
+        raise ValueError
+    return int(value)
+
+
 def _flag(value: Any) -> bool:
     # As Scrapy's getbool.
     if value in (True, False, 1, 0):
@@ -169,6 +186,8 @@ SETTINGS: dict[str, Setting] = {
         Setting("BLOOMDUPE_RULE_FILES", "[]", _files, "a list of paths of .toml or .yaml files"),
         Setting("BLOOMDUPE_DRY_RUN", "False", _flag, "True or False"),
         Setting("BLOOMDUPE_FINGERPRINTER", "False", _flag, "True or False"),
+        Setting("BLOOMDUPE_HISTORY", "60", _interval, "a number of seconds, 0.1 or more, 0 for none"),
+        Setting("BLOOMDUPE_METRICS_PORT", "None", _port, "a port, 0 to 65535 (0: any free one), or None"),
         Setting("BLOOMDUPE_ON_MISMATCH", '"error"', _choice("error", "new"), "'error' or 'new'"),
     )
 }
@@ -184,6 +203,8 @@ class BloomdupeSettings:
         dry_run: rules only count what they would have merged.
         retry_failed: requests that ended in failure are kept for the next run.
         cache_size: bytes for URLs that were seen last.
+        history: seconds between two samples of the figures; 0: none are kept.
+        metrics_port: where Prometheus finds them; 0: any free port; None: nowhere.
     """
 
     directory: Path | None
@@ -191,6 +212,8 @@ class BloomdupeSettings:
     dry_run: bool
     retry_failed: bool
     cache_size: int
+    history: float = DEFAULT_HISTORY
+    metrics_port: int | None = None
 
 
 def read(source: SettingsSource) -> BloomdupeSettings:
@@ -224,6 +247,8 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
+        history=values.get("BLOOMDUPE_HISTORY", DEFAULT_HISTORY),
+        metrics_port=values.get("BLOOMDUPE_METRICS_PORT"),
     )
 
 
