@@ -21,6 +21,7 @@ import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.building import FilterValues, Progress
 from scrapy_bloomdupe.cli_journal import add_pending, journal_info, print_journal
+from scrapy_bloomdupe.cli_report import add_report
 from scrapy_bloomdupe.cli_rules import add_commands
 from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
@@ -100,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_directory(sub)
 
     add_pending(command)
+    add_report(command)
 
     sub = command("rebuild", _rebuild, "Make the filter of a closed state anew from its exact store.")
     _add_directory(sub)
