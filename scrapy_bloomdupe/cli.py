@@ -21,6 +21,7 @@ import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.building import FilterValues, Progress
 from scrapy_bloomdupe.cli_journal import add_pending, journal_info, print_journal
+from scrapy_bloomdupe.cli_project import use_project
 from scrapy_bloomdupe.cli_report import add_report
 from scrapy_bloomdupe.cli_rules import add_commands
 from scrapy_bloomdupe.errors import BloomdupeError, message
@@ -33,6 +34,7 @@ from scrapy_bloomdupe.importing import ImportCounts, open_seen, read_seen
 from scrapy_bloomdupe.opening import open_or_create
 from scrapy_bloomdupe.progress import Bar
 from scrapy_bloomdupe.report import size as sized
+from scrapy_bloomdupe.settings import SettingsSource
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, locate
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -48,11 +50,18 @@ _DEFAULTS = FilterValues(
 _LONG_WALK = 50_000_000
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    arguments = _parser().parse_args(argv)
-    run: Callable[[argparse.Namespace], int] = arguments.run
+def main(argv: Sequence[str] | None = None, project: SettingsSource | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        project: settings that hold where the command line says nothing.
+    """
+    parser = _parser("bloomdupe" if project is None else "scrapy bloomdupe")
     try:
+        if project is not None:
+            use_project(parser, project)
+        arguments = parser.parse_args(argv)
+        run: Callable[[argparse.Namespace], int] = arguments.run
         code = run(arguments)
         sys.stdout.flush()
         return code
@@ -75,9 +84,9 @@ def _version() -> str:
         return "not installed: run from its source tree"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str = "bloomdupe") -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="bloomdupe", description="Sizes, looks at and mends the seen-sets of scrapy-bloomdupe."
+        prog=prog, description="Sizes, looks at and mends the seen-sets of scrapy-bloomdupe."
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
