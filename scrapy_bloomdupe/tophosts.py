@@ -42,8 +42,19 @@ class TopHosts:
     def add(self, url: str) -> None:
         """Count *url*; one without a host is not."""
         self._until_next -= 1
-        if not self._until_next:
-            self._take(url)
+        if self._until_next:
+            return
+        try:
+            self._counts[url.split("/", 3)[2]] += self._scale
+        except LookupError:
+            self._add_new(url)
+        self._taken += 1
+        if self._taken < EXACT:
+            self._until_next = 1
+        else:
+            self._scale = SCALE
+            # Evenly 1 to 2 * SCALE - 1: not in step with anything that a site repeats.
+            self._until_next = 1 + int((2 * SCALE - 1) * self._random())
 
     def seed(self, counts: Iterable[tuple[str, int]], slack: int) -> None:
         """Go on from what an earlier ``top`` and ``slack`` said."""
@@ -60,22 +71,15 @@ class TopHosts:
             merged[host] = merged.get(host, 0) + number
         return sorted(merged.items(), key=lambda item: (-item[1], item[0]))[:count]
 
-    def _take(self, url: str) -> None:
-        self._taken += 1
-        if self._taken >= EXACT:
-            self._scale = SCALE
-            # Evenly 1 to 2 * SCALE - 1: not in step with anything that a site repeats.
-            self._until_next = 1 + int((2 * SCALE - 1) * self._random())
-        else:
-            self._until_next = 1
-        parts = url.split("/", 3)
-        if len(parts) < 3 or not parts[2] or len(parts[2]) > _LONGEST:
+    def _add_new(self, url: str) -> None:
+        place = url.split("/", 3)[2:3]
+        if not place or not place[0] or len(place[0]) > _LONGEST:
             return
-        counts, place, scale = self._counts, parts[2], self._scale
-        if place in counts or len(counts) < self._room:
-            counts[place] = counts.get(place, 0) + scale
+        scale = self._scale
+        if len(self._counts) < self._room:
+            self._counts[place[0]] = scale
         else:
-            self._counts = {host: count - scale for host, count in counts.items() if count > scale}
+            self._counts = {host: count - scale for host, count in self._counts.items() if count > scale}
             self.slack += scale
 
 
