@@ -15,6 +15,8 @@ class BloomdupeCommand(ScrapyCommand):
     """``scrapy bloomdupe COMMAND``, with the options of ``bloomdupe COMMAND`` and of Scrapy's commands."""
 
     requires_crawler_process = False
+    # Scrapy 2.13 makes a process all the same, and says so.
+    default_settings = {"LOG_ENABLED": False}
 
     def syntax(self) -> str:
         return "COMMAND [DIR] [options]"
