@@ -31,7 +31,7 @@ from scrapy_bloomdupe.journalmiddleware import attach
 from scrapy_bloomdupe.keys import META_KEY, SPECIAL_META, RequestKeys, of_crawler, speaks, with_middleware
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.rawfront import UNKNOWN, RawFront
-from scrapy_bloomdupe.redirects import RedirectPasses
+from scrapy_bloomdupe.redirects import ASKED, RedirectPasses
 from scrapy_bloomdupe.rules.ruleset import Decision
 from scrapy_bloomdupe.rulewatch import RuleWatch, idle_rules
 from scrapy_bloomdupe.sampling import Sampler
@@ -54,10 +54,11 @@ logger = logging.getLogger(__name__)
 Link = TypeVar("Link", bound=Any)
 
 _VERDICTS = stats.VERDICTS
+_NEW, _NEW_STAT = Verdict.NEW, stats.VERDICTS[Verdict.NEW]
 # So many requests are written down between two looks at whether too much waits.
 _RELIEF = 100
 # What keeps a request from being judged by its URL alone: a key of its own, a redirect, a replay.
-_PASSES_FRONT = SPECIAL_META | {"redirect_urls", META_UNIT}
+_PASSES_FRONT = SPECIAL_META | {"redirect_urls", ASKED, META_UNIT}
 
 #: ``finish_reason`` of a crawl whose state could not be opened.
 REFUSED = "bloomdupe_refused"
@@ -155,8 +156,8 @@ class BloomDupeFilter(RFPDupeFilter):
             state = self._state
             if state is None:
                 return False
-        front = self._front
-        url = None
+        front, keys = self._front, self._keys
+        decision, url = None, None
         if (
             front is not None
             and request.method == "GET"
@@ -168,11 +169,11 @@ class BloomDupeFilter(RFPDupeFilter):
                 self._count_known(url, known)
                 return True
         try:
-            if self._has_rules or META_KEY in request.meta:
+            if self._has_rules or (url is None and META_KEY in request.meta):
                 decision = self._decide(request)
-                key = self._asked.key(request)
+                key = self._asked.key_of(request, decision)
             else:
-                decision, key = None, self._keys.fingerprint(request)
+                key = (keys.of_get(url) if url is not None else None) or keys.fingerprint(request)
         except Exception as exc:
             self._watch.failed(stats.ERROR_KEY, exc, request)
             return self._journal(request, None, seen=False)
@@ -186,21 +187,20 @@ class BloomDupeFilter(RFPDupeFilter):
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
             return self._journal(request, None, seen=False)
-        seen = verdict.seen
-        self._watch.count(_VERDICTS[verdict])
+        seen = verdict is not _NEW and verdict.seen
+        self._watch.count(_NEW_STAT if verdict is _NEW else _VERDICTS[verdict])
         if decision is not None:
             self._judged(request, decision, seen=seen)
-        if seen and "redirect_urls" in request.meta and self._is_own_redirect(request, key):
-            self._watch.count(stats.REDIRECT_PASS)
-            seen = False
-        elif not seen and state.seen.frozen:
-            url = None  # judged, and not remembered
-        self._redirects.asked(request)
+        if url is None:
+            if seen and "redirect_urls" in request.meta and self._is_own_redirect(request, key):
+                self._watch.count(stats.REDIRECT_PASS)
+                seen = False
+            self._redirects.asked(request)
         filtered = seen if self._journaling is None else self._journal(request, key, seen=seen)
         if filtered and self._hosts is not None:
             self._hosts.add(request.url)
-        # Whether it was filtered or passes: from now on it is seen.
-        if url is not None and front is not None:
+        # Whether it was filtered or passes: from now on it is seen. Unless it was judged and not remembered.
+        if url is not None and front is not None and (seen or not state.seen.frozen):
             front.put(url, decision)
         return filtered
 

@@ -32,6 +32,9 @@ class Verdict(enum.Enum):
         return self is Verdict.DUPLICATE or self is Verdict.UNCONFIRMED
 
 
+# Members of an enum are looked up slowly.
+_NEW, _DUPLICATE, _UNCONFIRMED = Verdict.NEW, Verdict.DUPLICATE, Verdict.UNCONFIRMED
+
 #: When the store is asked. ``positives``: only when the filter says seen (Shu, Liang and Wang's method).
 POLICIES = ("positives",)
 
@@ -98,10 +101,10 @@ class SeenSet:
         if not self.filter.add(key):
             if store is not None:
                 store.put(key)
-            return Verdict.NEW
+            return _NEW
         if store is None:
-            return Verdict.UNCONFIRMED
-        return Verdict.FALSE_POSITIVE if store.add(key) else Verdict.DUPLICATE
+            return _UNCONFIRMED
+        return Verdict.FALSE_POSITIVE if store.add(key) else _DUPLICATE
 
     def hold(self, key: bytes) -> None:
         """Keep *key*, which was just called new, in memory only until ``release``: it is seen, and a crash
