@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import socket
 import sys
 import urllib.request
@@ -80,7 +81,7 @@ def test_a_running_crawl_is_asked(tmp_path: Path, area: Area, reactor: str, jobd
         address = re.compile(r"http://127\.0\.0\.1:\d+/metrics")
 
         def told() -> Any:
-            return address.search(going.log.read_text())
+            return going.log.exists() and address.search(going.log.read_text())
 
         going.wait_until(lambda: bool(told()), "address")
         url = told()[0]
@@ -92,7 +93,7 @@ def test_a_running_crawl_is_asked(tmp_path: Path, area: Area, reactor: str, jobd
             return asked["bloomdupe_pages_total"] >= 5
 
         going.wait_until(ask, "five pages")
-        going.process.terminate()
+        going.process.send_signal(signal.SIGTERM)
         done = going.finish()
     assert "shutdown" == done.stats["finish_reason"]
     assert not any(name.startswith("bloomdupe/error/") for name in done.stats)
