@@ -24,6 +24,8 @@ from scrapy_bloomdupe.building import FilterValues
 from scrapy_bloomdupe.cli_import import add_import, run_import
 from scrapy_bloomdupe.cli_journal import add_pending, journal_info, print_journal
 from scrapy_bloomdupe.cli_places import progress
+from scrapy_bloomdupe.cli_project import use_project
+from scrapy_bloomdupe.cli_report import add_report
 from scrapy_bloomdupe.cli_rules import add_commands
 from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
@@ -31,6 +33,7 @@ from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
 from scrapy_bloomdupe.hashing import SCHEMES
 from scrapy_bloomdupe.report import size as sized
+from scrapy_bloomdupe.settings import SettingsSource
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, locate
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -46,11 +49,18 @@ _DEFAULTS = FilterValues(
 _LONG_WALK = 50_000_000
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    arguments = _parser().parse_args(argv)
-    run: Callable[[argparse.Namespace], int] = arguments.run
+def main(argv: Sequence[str] | None = None, project: SettingsSource | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        project: settings that hold where the command line says nothing.
+    """
+    parser = _parser("bloomdupe" if project is None else "scrapy bloomdupe")
     try:
+        if project is not None:
+            use_project(parser, project)
+        arguments = parser.parse_args(argv)
+        run: Callable[[argparse.Namespace], int] = arguments.run
         code = run(arguments)
         sys.stdout.flush()
         return code
@@ -73,9 +83,9 @@ def _version() -> str:
         return "not installed: run from its source tree"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str = "bloomdupe") -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="bloomdupe", description="Sizes, looks at and mends the seen-sets of scrapy-bloomdupe."
+        prog=prog, description="Sizes, looks at and mends the seen-sets of scrapy-bloomdupe."
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -100,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--sample", type=_count, metavar="N", help="on a server: look for so many keys, not all")
 
     add_pending(command)
+    add_report(command)
 
     sub = command("rebuild", _rebuild, "Make the filter of a closed state anew from its exact store.")
     cli_remote.add_place(sub, store=True)

@@ -69,7 +69,10 @@ def _rules(arguments: argparse.Namespace) -> RuleSet:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
     source: Any = {}
-    if arguments.settings is not None or (not named and _is_inside_project(Path.cwd())):
+    project = getattr(arguments, "project", None)
+    if arguments.settings is None and project is not None:
+        source = {} if named else project
+    elif arguments.settings is not None or (not named and _is_inside_project(Path.cwd())):
         from scrapy_bloomdupe.project import project_settings
 
         source = project_settings(arguments.settings)

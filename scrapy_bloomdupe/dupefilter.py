@@ -18,6 +18,7 @@ from scrapy.dupefilters import RFPDupeFilter
 from scrapy.settings import Settings
 
 import scrapy_bloomdupe.engine as engine
+import scrapy_bloomdupe.metrics as metrics
 import scrapy_bloomdupe.scrapyredis as scrapyredis
 import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
@@ -34,12 +35,14 @@ from scrapy_bloomdupe.rawfront import UNKNOWN, RawFront
 from scrapy_bloomdupe.redirects import ASKED, RedirectPasses
 from scrapy_bloomdupe.rules.ruleset import Decision
 from scrapy_bloomdupe.rulewatch import RuleWatch, idle_rules
+from scrapy_bloomdupe.sampling import Sampler
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.settings import BloomdupeSettings
 from scrapy_bloomdupe.sharedmiddleware import attach as attach_shared
 from scrapy_bloomdupe.sharing import Sharing, share
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue, refuse_half_adopted
+from scrapy_bloomdupe.tophosts import TopHosts
 from scrapy_bloomdupe.unit import META_UNIT
 from scrapy_bloomdupe.watch import Watch
 
@@ -112,6 +115,9 @@ class BloomDupeFilter(RFPDupeFilter):
         self._trouble: Exception | None = None
         self._watch = Watch(crawler)
         self._rules = RuleWatch(self._watch)
+        self._sampler: Sampler | None = None
+        self._metrics: metrics.Server | None = None
+        self._hosts: TopHosts | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -230,6 +236,8 @@ class BloomDupeFilter(RFPDupeFilter):
                 seen = False
             self._redirects.asked(request)
         filtered = seen if self._journaling is None else self._journal(request, key, seen=seen)
+        if filtered and self._hosts is not None:
+            self._hosts.add(request.url)
         # Whether it was filtered or passes: from now on it is seen. Unless it was judged and not remembered.
         if url is not None and front is not None and (seen or not state.seen.frozen):
             front.put(url, decision)
@@ -262,6 +270,8 @@ class BloomDupeFilter(RFPDupeFilter):
     def _count_known(self, url: str, decision: Any) -> None:
         self._watch.count(stats.CACHED)
         self._watch.count(self._known_verdict)
+        if self._hosts is not None:
+            self._hosts.add(url)
         if decision is not None:
             self._watch.attempt(stats.ERROR_CHECK, lambda: self._rules.judged(url, decision, seen=True))
 
@@ -329,6 +339,8 @@ class BloomDupeFilter(RFPDupeFilter):
         # A request that comes after this passes, as at any failure; it does not open a new state.
         self._refused = True
         telling.closing(state, self._watch, self._rules.lines())
+        if self._sampler is not None:
+            self._sampler.close()
         write = journaling is None or not journaling.failed
         self._watch.attempt(stats.ERROR_CLOSE, lambda: state.close(write=write))
         if self._dry_run is not None:
@@ -346,6 +358,8 @@ class BloomDupeFilter(RFPDupeFilter):
         if self._trouble is not None:
             raise self._trouble
         read = self._read()
+        if read.metrics_port is not None:
+            metrics.require()
         if self._crawler is not None:
             self._keys = of_crawler(self._crawler)
         keys = self._keys
@@ -391,6 +405,8 @@ class BloomDupeFilter(RFPDupeFilter):
         self._committer = Committer(state, self._watch, self._journaling)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
         telling.opened(state, self._watch, self._settings)
+        if self._crawler is not None and engine.is_crawling(self._crawler):
+            self._start_watching(self._crawler, state, read)
         if self._crawler is not None:
             connect = self._crawler.signals.connect
             connect(self._redirects.response_received, signal=signals.response_received)
@@ -458,12 +474,21 @@ class BloomDupeFilter(RFPDupeFilter):
             sync=read.options.sync,
         )
 
+    def _start_watching(self, crawler: Crawler, state: State, read: BloomdupeSettings) -> None:
+        directory = None if state.temporary or not read.history else state.directory
+        self._sampler = Sampler(crawler, state, self._watch, self._rules, directory, read.history)
+        self._hosts = self._sampler.hosts
+        if read.metrics_port is not None:
+            self._metrics = metrics.Server(crawler, self._watch, read.metrics_port)
+
     def _spider_opened(self) -> None:
         if self._committer is None:
             return
         self._committer.start()
         if self._sharing is not None:
             self._sharing.start()
+        if self._sampler is not None:
+            self._sampler.start()
         rules, spider = self._keys.rules, self._watch.spider
         if rules is not None and self._dry_run is None and self._crawler not in with_middleware:
             idle = idle_rules(rules, spider.name if spider is not None else None)

@@ -38,6 +38,8 @@ _PLACES = {
     stats.ERROR_CLOSE: (
         "the state could not be closed in order; what was not written is crawled again by the next run"
     ),
+    stats.ERROR_HISTORY: "figures for `bloomdupe report` could not be kept, which does not touch the crawl",
+    stats.ERROR_METRICS: "figures for Prometheus could not be read, which does not touch the crawl",
 }
 
 

@@ -56,6 +56,8 @@ DEFAULT_CACHE_SIZE = 16_000_000
 DEFAULT_POLICY = "positives"
 # A page crawled twice is a cost; a crawl that stands still is one, too.
 DEFAULT_ON_EMPTY = "pass"
+# A line a minute: a day of them to the minute in half a megabyte, for a millisecond of work each.
+DEFAULT_HISTORY = 60.0
 # Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
 DEFAULT_PRESET = None
 
@@ -156,6 +158,21 @@ def _files(value: Any) -> list[Path]:
     return [Path(name) for name in names if name]
 
 
+def _interval(value: Any) -> float:
+    interval = float(value)
+    if interval and not 0.1 <= interval <= 1e6:
+        raise ValueError
+    return interval
+
+
+def _port(value: Any) -> int | None:
+    if value is None or str(value).lower() in ("none", ""):
+        return None
+    if isinstance(value, bool) or not 0 <= int(value) <= 65_535:
+        raise ValueError
+    return int(value)
+
+
 def _flag(value: Any) -> bool:
     # As Scrapy's getbool.
     if value in (True, False, 1, 0):
@@ -211,6 +228,8 @@ SETTINGS: dict[str, Setting] = {
         Setting("BLOOMDUPE_RULE_FILES", "[]", _files, "a list of paths of .toml or .yaml files"),
         Setting("BLOOMDUPE_DRY_RUN", "False", _flag, "True or False"),
         Setting("BLOOMDUPE_FINGERPRINTER", "False", _flag, "True or False"),
+        Setting("BLOOMDUPE_HISTORY", "60", _interval, "a number of seconds, 0.1 or more, 0 for none"),
+        Setting("BLOOMDUPE_METRICS_PORT", "None", _port, "a port, 0 to 65535 (0: any free one), or None"),
         Setting("BLOOMDUPE_ON_MISMATCH", '"error"', _choice("error", "new"), "'error' or 'new'"),
     )
 }
@@ -227,6 +246,8 @@ class BloomdupeSettings:
         retry_failed: requests that ended in failure are kept for the next run.
         cache_size: bytes for URLs that were seen last.
         shared: what is shared with other crawls; None: nothing.
+        history: seconds between two samples of the figures; 0: none are kept.
+        metrics_port: where Prometheus finds them; 0: any free port; None: nowhere.
     """
 
     directory: Path | None
@@ -235,6 +256,8 @@ class BloomdupeSettings:
     retry_failed: bool
     cache_size: int
     shared: SharedOptions | None = None
+    history: float = DEFAULT_HISTORY
+    metrics_port: int | None = None
 
 
 def read(source: SettingsSource, *, queue: str | None = None, key: str | None = None) -> BloomdupeSettings:
@@ -286,6 +309,8 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
         shared=shared,
+        history=values.get("BLOOMDUPE_HISTORY", DEFAULT_HISTORY),
+        metrics_port=values.get("BLOOMDUPE_METRICS_PORT"),
     )
 
 

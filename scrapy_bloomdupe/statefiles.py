@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scrapy_bloomdupe.errors import StateCorrupt, StateNotFound, StateUnusable
+from scrapy_bloomdupe.history import HISTORY_NAME, TOP_NAME
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -33,6 +34,8 @@ _STATE_FILES = (
     JOURNAL_NAME + "-lock",
     RULES_NAME,
     CLAIMS_NAME,
+    HISTORY_NAME,
+    TOP_NAME,
 )
 
 

@@ -30,6 +30,8 @@ ERROR_SYNC = ERROR + "sync"
 ERROR_GROWTH = ERROR + "growth"
 ERROR_OPEN = ERROR + "open"
 ERROR_CLOSE = ERROR + "close"
+ERROR_HISTORY = ERROR + "history"
+ERROR_METRICS = ERROR + "metrics"
 
 #: Requests that a rule keeps from ever being a duplicate (``missing="keep"``).
 KEPT = PREFIX + "kept"
@@ -96,6 +98,8 @@ ALL = (
     ERROR_GROWTH,
     ERROR_OPEN,
     ERROR_CLOSE,
+    ERROR_HISTORY,
+    ERROR_METRICS,
     PENDING,
     DONE,
     FAILED,

@@ -38,7 +38,7 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
     value = eval(shown)
     if name == "BLOOMDUPE_DIR":
         assert value == read().directory
-    elif name in ("BLOOMDUPE_DRY_RUN", "BLOOMDUPE_RETRY_FAILED", "BLOOMDUPE_CACHE_SIZE"):
+    elif hasattr(read(), name.removeprefix("BLOOMDUPE_").lower()):
         assert value == getattr(read(), name.removeprefix("BLOOMDUPE_").lower())
     elif name == "BLOOMDUPE_SYNC":
         assert (value == "full") is read().options.sync
