@@ -20,6 +20,7 @@ import scrapy_bloomdupe.rebuilding as rebuilding
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.building import FilterValues, Progress
+from scrapy_bloomdupe.cli_gate import add_gate
 from scrapy_bloomdupe.cli_journal import add_pending, journal_info, print_journal
 from scrapy_bloomdupe.cli_rules import add_commands
 from scrapy_bloomdupe.errors import BloomdupeError, message
@@ -111,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--no-store", action="store_true", help="for BLOOMDUPE_STORE = None")
     _add_filter(sub)
     add_commands(command, commands)
+    add_gate(commands)
     return parser
 
 

@@ -29,6 +29,7 @@ ERROR_SYNC = ERROR + "sync"
 ERROR_GROWTH = ERROR + "growth"
 ERROR_OPEN = ERROR + "open"
 ERROR_CLOSE = ERROR + "close"
+ERROR_GATE = ERROR + "gate"
 
 #: Requests that a rule keeps from ever being a duplicate (``missing="keep"``).
 KEPT = PREFIX + "kept"
@@ -60,6 +61,21 @@ COMMIT_SECONDS = PREFIX + "commit_seconds"
 RECOVERED = PREFIX + "recovered/"
 RECOVERABLE = ("filter", "queue")
 
+#: The gate: one count per request that it was asked about, and its figures at the end.
+GATE = PREFIX + "gate/"
+GATE_PASSED = GATE + "passed"
+GATE_REJECTED = GATE + "rejected"
+GATE_SAMPLED = GATE + "sampled"
+GATE_WRONG = GATE + "wrong"
+GATE_SHORT = GATE + "short"
+GATE_NO_VALUE = GATE + "no_value"
+GATE_BYPASSED = GATE + "bypassed"
+GATE_VERSION = GATE + "version"
+GATE_KEYS = GATE + "keys"
+GATE_ERROR_RATE_ESTIMATE = GATE + "error_rate_estimate"
+GATE_LOOKUP = GATE + "lookup_us/"
+GATE_PERCENTILES = ("p50", "p95", "p99")
+
 # Set when the state is opened, grows, and is closed.
 KEYS = PREFIX + "keys"
 LAYERS = PREFIX + "layers"
@@ -84,6 +100,18 @@ ALL = (
     ERROR_GROWTH,
     ERROR_OPEN,
     ERROR_CLOSE,
+    ERROR_GATE,
+    GATE_PASSED,
+    GATE_REJECTED,
+    GATE_SAMPLED,
+    GATE_WRONG,
+    GATE_SHORT,
+    GATE_NO_VALUE,
+    GATE_BYPASSED,
+    GATE_VERSION,
+    GATE_KEYS,
+    GATE_ERROR_RATE_ESTIMATE,
+    *(GATE_LOOKUP + percentile for percentile in GATE_PERCENTILES),
     PENDING,
     DONE,
     FAILED,
