@@ -75,7 +75,7 @@ class GateMiddleware(BaseSpiderMiddleware):
         try:
             text = self._source.text(request)
         except Exception as exc:
-            self._could_not(exc, True)
+            self._warn(report.gate_source_failed(exc, request))
             self._watch.count(stats.GATE_BYPASSED)
             return request
         if text is None:
@@ -108,9 +108,12 @@ class GateMiddleware(BaseSpiderMiddleware):
         return item
 
     def _could_not(self, exc: Exception, in_force: bool) -> None:
+        self._warn(report.gate_problem(exc, in_force=in_force))
+
+    def _warn(self, warning: str) -> None:
         self._watch.count(stats.ERROR_GATE)
         if self._watch.is_first(stats.ERROR_GATE):
-            logger.warning(report.gate_problem(exc, in_force=in_force), extra={"spider": self.crawler.spider})
+            logger.warning(warning, extra={"spider": self.crawler.spider})
 
     def _told(self) -> None:
         if (info := self._measured()).loaded:

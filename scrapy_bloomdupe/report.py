@@ -269,6 +269,14 @@ def gate_problem(exc: Exception, *, in_force: bool) -> str:
     )
 
 
+def gate_source_failed(exc: Exception, request: object) -> str:
+    """Return the one warning of a source that raised."""
+    return (
+        f"Gate: its source failed on {request}: {exc!r}; the request passes. Counted in "
+        f"{stats.ERROR_GATE} and {stats.GATE_BYPASSED}, shown once"
+    )
+
+
 def gate_wrong(text: str, request: object) -> str:
     """Return the one warning of a list that lacks something."""
     return (
