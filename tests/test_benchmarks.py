@@ -117,3 +117,13 @@ def test_the_tmall_benchmark_judges_the_same_urls_by_five_strategies(tmp_path: P
     assert 5 == len(figures)
     assert 1.0 == figures["improved, ids"]["accuracy"] == figures["ours, exact"]["accuracy"]
     assert figures["traditional, URLs"]["accuracy"] < 0.9
+
+
+def test_the_gate_benchmark_builds_and_asks_and_loses_no_key(tmp_path: Path) -> None:
+    found = _run("gate.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert ["ids, with room", "ids, full", "words, with room", "words, full"] == list(found)
+    for figures in found.values():
+        assert 1.0 == figures["known_passed"]
+        # 200,000 probes at 0.01: over 0.0115 (2,300 hits of 2,000 expected) once in 10^10 runs.
+        assert figures["unknown_passed"] < 0.0115
