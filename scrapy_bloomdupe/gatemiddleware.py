@@ -37,7 +37,7 @@ META_SAMPLED = "bloomdupe_gate_sampled"
 
 _STATS = {
     Answer.PASSED: stats.GATE_PASSED,
-    Answer.SHORT: stats.GATE_SHORT,
+    Answer.SHORT: stats.GATE_NO_VALUE,
     Answer.BYPASSED: stats.GATE_BYPASSED,
 }
 
@@ -46,7 +46,7 @@ class GateMiddleware(BaseSpiderMiddleware):
     """Drops the requests whose text is certainly not in the gate: start requests, and those of callbacks.
 
     ``dont_filter`` does not spare a request, ``meta={"bloomdupe_gate": False}`` does. A request without
-    a text passes.
+    a text, or with one too short, passes.
 
     Raises:
         NotConfigured: there is no ``BLOOMDUPE_GATE``.

@@ -96,7 +96,7 @@ def crawled(
 
 
 def gate_stats(crawl: Crawl) -> dict[str, int]:
-    names = ("passed", "rejected", "sampled", "wrong", "short", "no_value", "bypassed")
+    names = ("passed", "rejected", "sampled", "wrong", "no_value", "bypassed")
     found = {name: crawl.stats.get(f"bloomdupe/gate/{name}", 0) for name in names}
     return {name: count for name, count in found.items() if count}
 

@@ -135,7 +135,7 @@ def digests(rounds: int) -> dict[str, float]:
 
 def parts(rounds: int) -> dict[str, float]:
     """Return microseconds per key of the parts of a build but for the filter."""
-    found = {}
+    found: dict[str, float] = {}
     for name, make in KINDS.items():
         texts = [make(number) for number in range(50_000)]
         works: dict[str, Callable[[str], object]] = {
