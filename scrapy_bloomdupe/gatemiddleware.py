@@ -64,7 +64,7 @@ class GateMiddleware(BaseSpiderMiddleware):
         name = crawler.spider.name if crawler.spider is not None else None
         self._source = GateSource(given.sources, given.match, name)
         self._gate = Gate.open(given.file, on_problem=self._could_not)
-        self._told()
+        self._told("url" in given.sources)
         crawler.signals.connect(self._spider_closed, signal=signals.spider_closed)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request | None:
@@ -115,9 +115,12 @@ class GateMiddleware(BaseSpiderMiddleware):
         if self._watch.is_first(stats.ERROR_GATE):
             logger.warning(warning, extra={"spider": self.crawler.spider})
 
-    def _told(self) -> None:
-        if (info := self._measured()).loaded:
+    def _told(self, by_url: bool) -> None:
+        info = self._measured()
+        if info.loaded:
             logger.info(report.gate_opened(info), extra={"spider": self.crawler.spider})
+        if info.loaded and by_url and "url" not in info.steps:
+            logger.warning(report.gate_without_url(info), extra={"spider": self.crawler.spider})
 
     def _measured(self) -> GateInfo:
         info = self._gate.info()

@@ -258,6 +258,14 @@ def gate_opened(info: GateInfo) -> str:
     )
 
 
+def gate_without_url(info: GateInfo) -> str:
+    """Return the warning of a gate that is asked for URLs and does not know how they are sent."""
+    return (
+        f"Gate: {info.path} is asked for URLs and was built without the step `url`: a URL that its list "
+        "spells otherwise than Scrapy sends it is rejected. Build it with --steps url,trim"
+    )
+
+
 def gate_problem(exc: Exception, *, in_force: bool) -> str:
     """Return the one warning of a gate that cannot judge."""
     effect = (

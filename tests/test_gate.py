@@ -169,6 +169,14 @@ def test_a_server_that_is_away_lets_everything_pass_and_that_is_said_once() -> N
     assert not gate.might_contain("gamma")
 
 
+def test_one_text_is_added_as_one(tmp_path: Path) -> None:
+    gate = Gate.open(build(tmp_path / "ids.gate"))
+    assert 1 == gate.add("gamma")
+    assert gate.might_contain("gamma")
+    assert not gate.might_contain("g")
+    gate.close()
+
+
 def test_many_texts_are_asked_of_a_file_as_one_by_one(tmp_path: Path) -> None:
     gate = Gate.open(build(tmp_path / "ids.gate"))
     assert [True, False, True] == gate.might_contain_many(["alpha", "gamma", ""])

@@ -74,6 +74,7 @@ def test_more_keys_than_the_capacity_make_it_grow_and_keep_its_rate(tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"rows": "one text"}, "is one text; give a list"),
         ({"min_length": 0}, "min_length=0"),
         ({"capacity": 0}, "capacity=0"),
         ({"error_rate": 2.0, "capacity": 5}, "error_rate=2.0"),
@@ -84,7 +85,7 @@ def test_a_wrong_value_is_refused_and_nothing_is_touched(
     tmp_path: Path, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        build(tmp_path / "ids.gate", ["a"], **options)
+        build_gate(tmp_path / "ids.gate", **{"rows": ["a"], **options})  # type: ignore[arg-type]
     assert {"ids.gate.lock"} >= files(tmp_path)
 
 

@@ -90,6 +90,24 @@ def test_a_file_that_lacks_its_last_byte_is_refused(tmp_path: Path) -> None:
     assert "its 1 layers need" in refused(path)
 
 
+def test_a_gate_of_this_format_is_read_for_ever() -> None:
+    """Built by ``build_gate(path, [...], capacity=2000, min_length=2)``, then added to, on Python 3.11."""
+    gate = Gate.open(Path(__file__).parent / "data" / "ids-v1.gate")
+    assert all(
+        gate.might_contain(text) for text in ("Key 0", "\uff2b\uff45\uff59 999", "caf\u00c9", "added", "x")
+    )
+    assert judges(gate)
+    info = gate.info()
+    assert (1, 2, 2000, 1003, ("nfkc", "lower", "collapse", "trim")) == (
+        info.version,
+        info.min_length,
+        info.capacity,
+        info.num_keys,
+        info.steps,
+    )
+    gate.close()
+
+
 def test_every_hole_is_found(tmp_path: Path) -> None:
     path = build(tmp_path / "ids.gate", KEYS)
     whole = path.read_bytes()

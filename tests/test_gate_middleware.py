@@ -112,6 +112,15 @@ def test_urls_are_told_by_what_a_browser_sends(tmp_path: Path) -> None:
     assert not asked.passes("https://shop.example/cafe?b=1")
 
 
+def test_a_gate_of_urls_that_was_built_without_the_step_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Asked(BLOOMDUPE_GATE=gate(tmp_path, ["url"], options={"steps": ["url"]}))
+    assert "" == "".join(record.getMessage() for record in caplog.records if record.levelno > logging.INFO)
+    Asked(BLOOMDUPE_GATE=gate(tmp_path, ["url"]))
+    assert "Build it with --steps url,trim" in caplog.records[-1].getMessage()
+
+
 def test_a_match_says_which_urls_the_gate_is_for(tmp_path: Path) -> None:
     match = {"domain": "shop.example", "path": "/product*", "spider": "follow"}
     asked = Asked(BLOOMDUPE_GATE=gate(tmp_path, "query:id", match=match))

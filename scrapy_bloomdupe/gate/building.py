@@ -133,6 +133,8 @@ def build_gate(
     """
     path = Path(path)
     names = check_steps(steps)
+    if isinstance(rows, str):
+        raise ConfigurationError(f"rows={rows!r:.40} is one text; give a list of texts or rows")
     if min_length < 1:
         raise ConfigurationError(f"min_length={min_length!r} is not a number of characters, 1 or more")
     if capacity is None:
@@ -191,10 +193,10 @@ def add_to_gate(path: Path, texts: Iterable[str]) -> int:
         StateError: the gate is not there, or does not open.
         FilterError: the system could not; some may be in.
     """
-    texts = list(texts)
+    texts = [texts] if isinstance(texts, str) else list(texts)
     with locked(path):
         try:
-            opened = open_file(path, readonly=False)
+            opened = open_file(path, readonly=False, whole=False)
         except StateError:
             # The first build, or one in the place of a damaged file: nothing else judges until it is done.
             if note_added(path, texts):

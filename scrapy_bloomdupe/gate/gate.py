@@ -155,7 +155,7 @@ class Gate:
             clock: seconds; for tests.
         """
         self = cls(None, on_problem=on_problem)
-        self._file = GateFile(Path(path), self._on_problem, check_every, clock)
+        self._file = GateFile(Path(path).absolute(), self._on_problem, check_every, clock)
         self._file.refresh()
         return self
 

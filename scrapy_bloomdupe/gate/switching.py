@@ -45,7 +45,10 @@ def _opened_lock(path: Path) -> Iterator[int]:
 def locked(path: Path) -> Iterator[None]:
     """Hold the gate for the moment of an ``add`` or a switch; waits for another one's."""
     with _opened_lock(beside(path, ".lock")) as fd:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        except OSError as exc:
+            raise StateUnusable(exc.errno, f"cannot lock {path}: {exc.strerror}; use a local disk") from exc
         yield
 
 
@@ -77,13 +80,19 @@ def note_added(path: Path, texts: Sequence[str]) -> bool:
         return False
     except OSError as exc:
         raise FilterError(exc.errno, f"cannot write {beside(path, '.added')}: {exc}") from exc
-    with os.fdopen(fd, "ab") as file:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # What a killed process left of a line ends here.
-            file.write(b"\n" + b"".join(json.dumps(text).encode() + b"\n" for text in texts))
-            return True
+    try:
+        with os.fdopen(fd, "ab") as file:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # What a killed process left of a line ends here.
+                file.write(b"\n" + b"".join(json.dumps(text).encode() + b"\n" for text in texts))
+                return True
+    except OSError as exc:
+        raise FilterError(
+            exc.errno,
+            f"cannot write {beside(path, '.added')}, so that the build under way lacks what was added: {exc}",
+        ) from exc
     return False
 
 
