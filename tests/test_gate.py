@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gates import Told, build, change_identity
+from gates import Clock, Told, build, change_identity
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,6 +174,21 @@ def test_one_text_is_added_as_one(tmp_path: Path) -> None:
     assert 1 == gate.add("gamma")
     assert gate.might_contain("gamma")
     assert not gate.might_contain("g")
+    gate.close()
+
+
+def test_a_callback_that_raises_costs_no_page(tmp_path: Path) -> None:
+    def raising(exc: Exception, in_force: bool) -> None:
+        raise RuntimeError(str(exc))
+
+    clock = Clock()
+    path = build(tmp_path / "ids.gate")
+    gate = Gate.open(path, on_problem=raising, clock=clock)
+    path.rename(tmp_path / "other")
+    clock.now += 1
+    assert Answer.BYPASSED is gate.ask("gamma")
+    nothing: Any = None
+    assert Answer.BYPASSED is gate.ask(nothing)
     gate.close()
 
 

@@ -6,6 +6,7 @@ gate that is not there, torn, or of another release lets everything pass, says s
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import warnings
@@ -121,14 +122,14 @@ class Gate:
         min_length: int = 1,
         on_problem: OnProblem | None = None,
     ) -> None:
-        self.steps = check_steps(steps)
-        self.min_length = min_length
+        self._steps = check_steps(steps)
+        self._min_length = min_length
         # By name: the hash of a member of an enumeration is a call of Python.
         self._counts = {answer.name: 0 for answer in Answer}
         self.timing = Timing()
         self._on_problem = on_problem or _warn
         self._keys = keys
-        self._normalize: TextStep = normalizer(self.steps)
+        self._normalize: TextStep = normalizer(self._steps)
         self._file: GateFile | None = None
         self._failed: set[str] = set()
         self._lock = threading.Lock()
@@ -146,11 +147,13 @@ class Gate:
 
         Never raises for what it finds there: a gate that cannot judge lets everything pass, and looks every
         *check_every* seconds whether it can by now. When another file takes the place of this one it switches
-        to it; if that one does not open it goes on with the old one.
+        to it; if that one does not open it goes on with the old one. Whoever puts a file there himself should
+        rename it into its place: one that is written over or cut while it is mapped ends the process
+        (SIGBUS).
 
         Args:
             path: the file.
-            on_problem: see the class.
+            on_problem: see the class; what it raises while the gate is opened, this raises.
             check_every: seconds between two looks at the path.
             clock: seconds; for tests.
         """
@@ -171,11 +174,11 @@ class Gate:
         started = perf_counter_ns()
         try:
             normal = [self._normalize(text) for text in texts]
-            judged = [text for text in normal if text and len(text) >= self.min_length]
+            judged = [text for text in normal if text and len(text) >= self._min_length]
             found = iter(many([digest(text) for text in judged]))
             answers = [
                 (Answer.PASSED if next(found) else Answer.REJECTED)
-                if text and len(text) >= self.min_length
+                if text and len(text) >= self._min_length
                 else Answer.SHORT
                 for text in normal
             ]
@@ -228,8 +231,8 @@ class Gate:
             problem=message(file.problem) if file is not None and file.problem is not None else "",
             version=header.version if header is not None else 0,
             created=opened.bloom.created if opened is not None else 0,
-            steps=header.steps if header is not None else self.steps,
-            min_length=header.min_length if header is not None else self.min_length,
+            steps=header.steps if header is not None else self._steps,
+            min_length=header.min_length if header is not None else self._min_length,
             num_keys=measured.num_keys if measured is not None else 0,
             capacity=sum(layer.capacity for layer in measured.layers) if measured is not None else 0,
             error_rate=measured.error_rate if measured is not None else 0.0,
@@ -251,7 +254,7 @@ class Gate:
         if self._keys is None:
             return Answer.BYPASSED
         normal = self._normalize(text)
-        if not normal or len(normal) < self.min_length:
+        if not normal or len(normal) < self._min_length:
             return Answer.SHORT
         return Answer.PASSED if digest(normal) in self._keys else Answer.REJECTED
 
@@ -279,7 +282,9 @@ class Gate:
     def _could_not(self, exc: Exception) -> None:
         if (name := type(exc).__name__) not in self._failed:
             self._failed.add(name)
-            self._on_problem(exc, False)
+            # What the callback raises (a warning can be an error) costs no page, either.
+            with contextlib.suppress(Exception):
+                self._on_problem(exc, False)
 
 
 def _is_comparable(text: str, normal: str, opened: Opened) -> bool:
