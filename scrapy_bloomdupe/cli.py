@@ -21,6 +21,7 @@ import scrapy_bloomdupe.rebuilding as rebuilding
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.building import FilterValues
+from scrapy_bloomdupe.cli_gate import add_gate
 from scrapy_bloomdupe.cli_import import add_import, run_import
 from scrapy_bloomdupe.cli_journal import add_pending, journal_info, print_journal
 from scrapy_bloomdupe.cli_places import progress
@@ -122,6 +123,7 @@ def _parser(prog: str = "bloomdupe") -> argparse.ArgumentParser:
     add_import(sub)
     _add_filter(sub)
     add_commands(command, commands)
+    add_gate(commands)
     return parser
 
 

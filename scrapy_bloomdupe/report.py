@@ -11,6 +11,7 @@ from pathlib import Path
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import message
 from scrapy_bloomdupe.filters.growth import Growth
+from scrapy_bloomdupe.gate.gate import GateInfo
 from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.shared.parts import SharedParts
@@ -326,3 +327,47 @@ def failed(where: str, exc: Exception, request: object | None) -> str:
     """Return the one warning of a place that failed."""
     of = f" ({request})" if request is not None else ""
     return f"Seen-set: {_PLACES[where]}{of}: {message(exc) or repr(exc)}. Counted in {where}, shown once"
+
+
+def gate_opened(info: GateInfo) -> str:
+    """Return the line of a gate that was opened."""
+    return (
+        f"Gate: version {info.version} of {info.path}, {info.num_keys:,} keys, lets "
+        f"{info.error_rate_estimate:.2g} of all others pass ({size(info.num_bytes)})"
+    )
+
+
+def gate_without_url(info: GateInfo) -> str:
+    """Return the warning of a gate that is asked for URLs and does not know how they are sent."""
+    return (
+        f"Gate: {info.path} is asked for URLs and was built without the step `url`: a URL that its list "
+        "spells otherwise than Scrapy sends it is rejected. Build it with --steps url,trim"
+    )
+
+
+def gate_problem(exc: Exception, *, in_force: bool) -> str:
+    """Return the one warning of a gate that cannot judge."""
+    effect = (
+        "the file that was open stays in force" if in_force else "until it can judge every request passes"
+    )
+    return (
+        f"Gate: {message(exc) or repr(exc)}: {effect}. Counted in {stats.ERROR_GATE} and "
+        f"{stats.GATE_BYPASSED}, shown once"
+    )
+
+
+def gate_source_failed(exc: Exception, request: object) -> str:
+    """Return the one warning of a source that raised."""
+    return (
+        f"Gate: its source failed on {request}: {exc!r}; the request passes. Counted in "
+        f"{stats.ERROR_GATE} and {stats.GATE_BYPASSED}, shown once"
+    )
+
+
+def gate_wrong(text: str, request: object) -> str:
+    """Return the one warning of a list that lacks something."""
+    return (
+        f"Gate: {text!r} is not in it, and the page that was let through to see ({request}) brought an item: "
+        "the list is not complete, or its keys are spelled otherwise. Counted in "
+        f"{stats.GATE_WRONG}, shown once"
+    )

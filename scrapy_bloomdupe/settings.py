@@ -60,6 +60,8 @@ DEFAULT_ON_EMPTY = "pass"
 DEFAULT_HISTORY = 60.0
 # Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
 DEFAULT_PRESET = None
+# One request in a thousand that the gate would have spared tells whether its list is complete.
+DEFAULT_GATE_SAMPLE = 0.001
 
 
 class SettingsSource(Protocol):
@@ -173,6 +175,27 @@ def _port(value: Any) -> int | None:
     return int(value)
 
 
+def _gate(value: Any) -> Mapping[str, Any] | None:
+    # The command line can only give JSON.
+    found = json.loads(value) if isinstance(value, str) and value.lower() not in ("none", "") else value
+    if not found or isinstance(found, str):
+        return None
+    given = dict(found)
+    if not {"file", "source"} <= set(given) <= {"file", "source", "match"}:
+        raise ValueError
+    sources = [given["source"]] if isinstance(given["source"], str) else list(given["source"])
+    if not sources or not all(isinstance(source, str) for source in sources):
+        raise TypeError
+    return {"file": Path(given["file"]), "source": sources, "match": dict(given.get("match") or {})}
+
+
+def _share(value: Any) -> float:
+    share = float(value)
+    if not 0 <= share <= 1:
+        raise ValueError
+    return share
+
+
 def _flag(value: Any) -> bool:
     # As Scrapy's getbool.
     if value in (True, False, 1, 0):
@@ -230,9 +253,34 @@ SETTINGS: dict[str, Setting] = {
         Setting("BLOOMDUPE_FINGERPRINTER", "False", _flag, "True or False"),
         Setting("BLOOMDUPE_HISTORY", "60", _interval, "a number of seconds, 0.1 or more, 0 for none"),
         Setting("BLOOMDUPE_METRICS_PORT", "None", _port, "a port, 0 to 65535 (0: any free one), or None"),
+        Setting(
+            "BLOOMDUPE_GATE",
+            "None",
+            _gate,
+            "None, or a dict of `file`, `source` (one of query:NAME, path:REGEX, fragment:REGEX, url, "
+            "url:REGEX, meta:NAME, call:pkg.mod:func, or a list of them) and, if need be, `match`",
+        ),
+        Setting("BLOOMDUPE_GATE_SAMPLE", "0.001", _share, "a share, 0 to 1"),
         Setting("BLOOMDUPE_ON_MISMATCH", '"error"', _choice("error", "new"), "'error' or 'new'"),
     )
 }
+
+
+@dataclass(frozen=True)
+class GateSettings:
+    """The settings of a gate, checked but for its sources.
+
+    Attributes:
+        file: of the gate.
+        sources: where its text is in a request, tried in order.
+        match: which URLs it is for, as in a rule; empty: all.
+        sample: share of the rejected that is let through, 0 to 1.
+    """
+
+    file: Path
+    sources: Sequence[str]
+    match: Mapping[str, Any]
+    sample: float
 
 
 @dataclass(frozen=True)
@@ -378,6 +426,20 @@ def read_rules(source: SettingsSource, first: Iterable[Any] = ()) -> RuleSet | N
     if preset is None and not rules and not files and not first:
         return None
     return RuleSet.load(preset, rules, files, first=first)
+
+
+def read_gate(source: SettingsSource) -> GateSettings | None:
+    """Return what a project says of its gate, or None if it has none.
+
+    Raises:
+        ConfigurationError: a value is not what the setting expects.
+    """
+    values = _values(source)
+    gate = values.get("BLOOMDUPE_GATE")
+    if gate is None:
+        return None
+    sample = values.get("BLOOMDUPE_GATE_SAMPLE", DEFAULT_GATE_SAMPLE)
+    return GateSettings(gate["file"], gate["source"], gate["match"], sample)
 
 
 def _values(source: SettingsSource) -> dict[str, Any]:

@@ -32,6 +32,7 @@ ERROR_OPEN = ERROR + "open"
 ERROR_CLOSE = ERROR + "close"
 ERROR_HISTORY = ERROR + "history"
 ERROR_METRICS = ERROR + "metrics"
+ERROR_GATE = ERROR + "gate"
 
 #: Requests that a rule keeps from ever being a duplicate (``missing="keep"``).
 KEPT = PREFIX + "kept"
@@ -72,6 +73,19 @@ CIRCUIT_OPEN_SECONDS = PREFIX + "circuit_open_seconds"
 EMPTIED = PREFIX + "server/emptied"
 UNUSED = PREFIX + "server/unused"
 OWED = PREFIX + "server/owed"
+#: The gate: one count per request that it was asked about, and its figures at the end.
+GATE = PREFIX + "gate/"
+GATE_PASSED = GATE + "passed"
+GATE_REJECTED = GATE + "rejected"
+GATE_SAMPLED = GATE + "sampled"
+GATE_WRONG = GATE + "wrong"
+GATE_NO_VALUE = GATE + "no_value"
+GATE_BYPASSED = GATE + "bypassed"
+GATE_VERSION = GATE + "version"
+GATE_KEYS = GATE + "keys"
+GATE_ERROR_RATE_ESTIMATE = GATE + "error_rate_estimate"
+#: Microseconds that 50, 95 and 99 % of the look-ups did not exceed.
+GATE_LOOKUP = GATE + "lookup_us/"
 
 # Set when the state is opened, grows, and is closed.
 KEYS = PREFIX + "keys"
@@ -100,6 +114,17 @@ ALL = (
     ERROR_CLOSE,
     ERROR_HISTORY,
     ERROR_METRICS,
+    ERROR_GATE,
+    GATE_PASSED,
+    GATE_REJECTED,
+    GATE_SAMPLED,
+    GATE_WRONG,
+    GATE_NO_VALUE,
+    GATE_BYPASSED,
+    GATE_VERSION,
+    GATE_KEYS,
+    GATE_ERROR_RATE_ESTIMATE,
+    f"{GATE_LOOKUP}<percentile>",
     PENDING,
     DONE,
     FAILED,

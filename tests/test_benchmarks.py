@@ -135,3 +135,13 @@ def test_the_shared_benchmark_finds_every_verdict_to_be_that_of_scrapy(tmp_path:
         assert 0 == sum(one["twice"] for one in crawls.values())
         # A server's own word, of 20,000 keys; over 0.002 (200 hits of 100 expected) once in 10^18 runs.
         assert memory["ours, bitmap, bare"]["20000"]["error"] < 0.002
+
+
+def test_the_gate_benchmark_builds_and_asks_and_loses_no_key(tmp_path: Path) -> None:
+    found = _run("gate.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert ["ids, with room", "ids, full", "words, with room", "words, full"] == list(found)
+    for figures in found.values():
+        assert 1.0 == figures["known_passed"]
+        # 200,000 probes at 0.01: over 0.0115 (2,300 hits of 2,000 expected) once in 10^10 runs.
+        assert figures["unknown_passed"] < 0.0115

@@ -52,6 +52,12 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
         shared = read(BLOOMDUPE_FILTER="redis://127.0.0.1").shared
         assert shared is not None
         assert value == ("mapped" if name == "BLOOMDUPE_FILTER" else _attribute(shared, name))
+    elif name == "BLOOMDUPE_GATE":
+        assert value is settings.read_gate(Settings())
+    elif name == "BLOOMDUPE_GATE_SAMPLE":
+        gate = settings.read_gate({"BLOOMDUPE_GATE": {"file": "ids.gate", "source": "url"}})
+        assert gate is not None
+        assert value == gate.sample
     elif name == "BLOOMDUPE_FINGERPRINTER":
         # Read by the add-on, by Scrapy's own getbool.
         assert value == Settings().getbool(name)
@@ -210,4 +216,5 @@ def test_every_verdict_has_a_stat_and_no_stat_has_two_names() -> None:
     assert len(stats.ALL) == len(set(stats.ALL))
     assert all(name.startswith("bloomdupe/") for name in stats.ALL)
     constants = {value for name, value in vars(stats).items() if name.isupper() and isinstance(value, str)}
-    assert constants - {stats.PREFIX, stats.ERROR, stats.RULE, stats.RECOVERED} <= set(stats.ALL)
+    prefixes = {stats.PREFIX, stats.ERROR, stats.RULE, stats.RECOVERED, stats.GATE, stats.GATE_LOOKUP}
+    assert constants - prefixes <= set(stats.ALL)

@@ -175,7 +175,9 @@ class BloomFilter(PersistedFilter):
 
     def __contains__(self, key: bytes) -> bool:
         probe = self._probe(key)
-        return self._newest.test(probe) or any(layer.test(probe) for layer in self._older)
+        if self._newest.test(probe):
+            return True
+        return bool(self._older) and any(layer.test(probe) for layer in self._older)
 
     def rate(self) -> float:
         """Return the expected false-positive rate of the whole now, 0 to 1."""

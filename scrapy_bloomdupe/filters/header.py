@@ -42,6 +42,9 @@ HEADER_SIZE = 4096
 FORMAT_VERSION = 1
 MAX_LAYERS = 58
 
+#: Number of layers, names, id and secret: what a mapping of the file goes by.
+MARK = slice(20, 104)
+
 _MAGIC = b"BLOOMDUP"
 _CLEAN = 1
 _fixed = Struct("<8s I I I I 16s 16s 16s 32s Q Q d I")
