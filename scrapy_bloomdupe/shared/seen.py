@@ -206,8 +206,8 @@ class SharedSeen:
         return returned
 
     def still_owed(self) -> list[bytes]:
-        """Return the keys that were asked for and belong to nobody, to be given back at the end: their page did
-        not give them again, and other crawls must be able to have them."""
+        """Return the keys that were asked for and belong to nobody, to be given back at the end: their page
+        did not give them again, and other crawls must be able to have them."""
         return list(self._owed)
 
     def cleared(self) -> None:
