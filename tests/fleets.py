@@ -210,9 +210,7 @@ class Fleet:
         """Has each crawl ended in order, and was every page fetched, *once*?"""
         ends = [(run.code, run.stats.get("finish_reason")) for run in self.runs[-self.size :]]
         assert ([(0, "finished")] * self.size, []) == (ends, self.lost()), self.story()
-        assert [] == [number for number in range(self.tree.size) if number not in self.scraped()], (
-            self.story()
-        )
+        assert set() == set(range(self.tree.size)) - self.scraped(), self.story()
         if once:
             assert {} == self.twice(), self.story()
 
