@@ -95,7 +95,7 @@ class Fleet:
         area: of the site.
         folder: where everything stands.
         settings: what all of them have; may not have all that a crawl needs.
-        size: number of crawls; the first page of each is another one of the tree's first three.
+        size: number of crawls; the first pages of each are others.
         spider: name of a class in ``killspiders``.
         jobs: each has a job directory.
     """
@@ -117,8 +117,9 @@ class Fleet:
         places: dict[str, Any] = {"FEEDS": {str(folder / "feed"): {"format": "jsonlines"}}}
         if self.jobs:
             places["JOBDIR"] = str(folder / "jobdir")
-        firsts = [root for root in range(ROOTS) if root % self.size == number] or [number % ROOTS]
-        start = [self.area.at(f"{self.tree.link(root)}?meet={self.size}") for root in firsts]
+        firsts = [root for root in range(ROOTS) if root % self.size == number] or [number]
+        paths = [f"job/{self.tree.name}/{first}?meet={self.size}" for first in firsts]
+        start = [self.area.at(path) for path in paths]
         job = {
             "spider": f"killspiders.{self.spider}",
             "prepare": prepare,
@@ -193,7 +194,8 @@ class Fleet:
 
     def twice(self) -> dict[int, int]:
         """The pages that were fetched more than once, but for the first ones of the crawls."""
-        return {number: count for number, count in self.fetched().items() if count > 1 and number >= ROOTS}
+        first = max(ROOTS, self.size)
+        return {number: count for number, count in self.fetched().items() if count > 1 and number >= first}
 
     def scraped(self) -> set[int]:
         """The pages that a feed has items of."""
@@ -208,9 +210,7 @@ class Fleet:
         """Has each crawl ended in order, and was every page fetched, *once*?"""
         ends = [(run.code, run.stats.get("finish_reason")) for run in self.runs[-self.size :]]
         assert ([(0, "finished")] * self.size, []) == (ends, self.lost()), self.story()
-        assert [] == [number for number in range(self.tree.size) if number not in self.scraped()], (
-            self.story()
-        )
+        assert set() == set(range(self.tree.size)) - self.scraped(), self.story()
         if once:
             assert {} == self.twice(), self.story()
 

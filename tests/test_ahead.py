@@ -122,28 +122,27 @@ def test_what_is_awaited_can_fail_and_be_caught_where_it_is_awaited() -> None:
     assert [["before"], ["caught", "after"]] == run(crawl())
 
 
-def test_the_callbacks_own_time_limit_ends_what_it_waits_for() -> None:
-    # While its outputs are on their way to the engine, which takes longer.
-    async def crawl() -> list[str]:
-        async def callback() -> AsyncIterator[str]:
-            yield "before"
-            try:
-                async with time_limit(0.05):
-                    await asyncio.sleep(10)
-                yield "no limit"
-            except TimeoutError:
-                yield "ended"
+if sys.version_info >= (3, 11):  # asyncio.timeout
 
-        handled: list[str] = []
-        async for batch in batches(callback(), 100, AsyncioTurns()):
-            handled.extend(batch)
-            await asyncio.sleep(0.1)
-        return handled
+    def test_the_callbacks_own_time_limit_ends_what_it_waits_for() -> None:
+        # While its outputs are on their way to the engine, which takes longer.
+        async def crawl() -> list[str]:
+            async def callback() -> AsyncIterator[str]:
+                yield "before"
+                try:
+                    async with asyncio.timeout(0.05):
+                        await asyncio.sleep(10)
+                    yield "no limit"
+                except TimeoutError:
+                    yield "ended"
 
-    if sys.version_info < (3, 11):
-        pytest.skip("asyncio.timeout is of Python 3.11")
-    time_limit = asyncio.timeout
-    assert ["before", "ended"] == run(crawl())
+            handled: list[str] = []
+            async for batch in batches(callback(), 100, AsyncioTurns()):
+                handled.extend(batch)
+                await asyncio.sleep(0.1)
+            return handled
+
+        assert ["before", "ended"] == run(crawl())
 
 
 def test_a_callback_is_one_task_between_two_outputs() -> None:

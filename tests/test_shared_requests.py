@@ -101,18 +101,19 @@ def test_crawls_with_the_same_rules_share_what_is_one_product(
     assert 1 == len(refused.lines("its keys were made by other rules than this crawl has"))
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout is of Python 3.11")
-def test_a_time_limit_of_a_callback_ends_what_it_waits_for_and_not_its_page(
-    area: Area, shared: dict[str, Any], valkey: Valkey, tmp_path: Path
-) -> None:
-    with Proxy(valkey.port) as proxy:
-        proxy.delay = 0.03
-        shared["BLOOMDUPE_FILTER"] = f"{proxy.url}?timeout=5"
-        paths = [f"page/{number}" for number in range(5)]
-        crawl = run(tmp_path, shared, spider="sharedspiders.Limited", start=[area.links(*paths)])
-    assert dict.fromkeys(paths, 1) == area.fetched()
-    assert sorted(["in time", *map(area.at, paths)]) == crawl.urls
-    assert [] == crawl.lines("ERROR")
+if sys.version_info >= (3, 11):  # asyncio.timeout
+
+    def test_a_time_limit_of_a_callback_ends_what_it_waits_for_and_not_its_page(
+        area: Area, shared: dict[str, Any], valkey: Valkey, tmp_path: Path
+    ) -> None:
+        with Proxy(valkey.port) as proxy:
+            proxy.delay = 0.03
+            shared["BLOOMDUPE_FILTER"] = f"{proxy.url}?timeout=5"
+            paths = [f"page/{number}" for number in range(5)]
+            crawl = run(tmp_path, shared, spider="sharedspiders.Limited", start=[area.links(*paths)])
+        assert dict.fromkeys(paths, 1) == area.fetched()
+        assert sorted(["in time", *map(area.at, paths)]) == crawl.urls
+        assert [] == crawl.lines("ERROR")
 
 
 @pytest.mark.parametrize(

@@ -369,3 +369,20 @@ def test_a_key_that_cannot_be_noted_is_not_asked_for(crawl: Crawl, monkeypatch: 
     with pytest.raises(StoreError):
         crawl.seen.begin([key(2)])
     assert (0, set()) == (crawl.world.asked, crawl.world.taken)
+
+
+def test_what_is_on_its_way_back_stays_noted_until_it_is_back(crawl: Crawl) -> None:
+    asked_ahead(crawl, 1)
+    keys = crawl.seen.unused(all_of_them=True)
+    crawl.seen.given_back(keys, done=False)
+    crawl.commit()
+    crawl.crash()
+    assert crawl.request(key(1))
+
+
+def test_what_is_back_is_asked_for_again(crawl: Crawl) -> None:
+    asked_ahead(crawl, 1)
+    keys = crawl.seen.unused(all_of_them=True)
+    crawl.seen.given_back(keys, done=bool(keys) and crawl.world.give_back(keys))
+    assert crawl.request(key(1))
+    assert (1 if crawl.world.store is None else 2) == crawl.world.asked

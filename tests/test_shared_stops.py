@@ -237,6 +237,11 @@ def test_a_server_that_cannot_be_reached_refuses_the_start(tmp_path: Path) -> No
     refused(tmp_path, "redis://127.0.0.1:1", "gave no answer", JOBDIR=str(tmp_path / "jobdir"))
 
 
+def test_a_server_that_does_not_speak_tls_refuses_the_start(tmp_path: Path, server: Valkey) -> None:
+    # The server of the tests has no TLS of its own.
+    refused(tmp_path, server.url.replace("redis:", "rediss:"), "gave no answer", "rediss://")
+
+
 @pytest.mark.parametrize("user", ["", "me:secret@"])
 def test_a_server_that_wants_another_password_refuses_the_start(
     tmp_path: Path, server: Valkey, user: str
