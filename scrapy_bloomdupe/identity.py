@@ -5,7 +5,8 @@ It compares and says what to do; it changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from scrapy_bloomdupe.errors import StateMismatch
@@ -28,6 +29,9 @@ class StateOptions:
         explicit: names of the attributes that somebody asked for; the others give way to the file.
         sync: bring every commit to the disk.
         journal: whether to keep a journal of pending requests; None: leave one that is there as it is.
+        reset: seconds after which a state without pending requests is moved aside and begun anew; None:
+            never.
+        clock: gives seconds since 1970.
     """
 
     capacity: int
@@ -41,6 +45,8 @@ class StateOptions:
     rules: Mapping[str, str] = field(default_factory=dict)
     journal: bool | None = None
     sync: bool = False
+    reset: float | None = None
+    clock: Callable[[], float] = time.time
 
     def with_identity(self, identity: Mapping[str, str], rules: Mapping[str, str]) -> StateOptions:
         """Return the same options for keys of this meaning."""

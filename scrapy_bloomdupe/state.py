@@ -14,6 +14,7 @@ Made by ``opening``. Not here: requests, settings.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -39,6 +40,9 @@ class State:
         notices: sentences that a person should read.
         open_seconds: how long opening took.
         is_new: it was made, not found.
+
+    Args:
+        clock: gives seconds since 1970.
     """
 
     def __init__(
@@ -48,13 +52,15 @@ class State:
         filter: BloomFilter,  # noqa: A002
         store: Store | None,
         environment: Environment | None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.directory = directory
+        self._clock = clock
         self.filter = filter
         self.store = store
         self.environment = environment
         self.journal: Journal | None = None
-        self.seen = SeenSet(filter, store)
+        self.seen = self._new_seen()
         self.notices: list[str] = []
         self.open_seconds = 0.0
         self.is_new = False
@@ -67,7 +73,16 @@ class State:
     def attach(self, journal: Journal, environment: Environment) -> None:
         """Keep *journal*, which lies in *environment*, with the seen keys."""
         self.journal, self.environment = journal, environment
-        self.seen = SeenSet(self.filter, self.store, deferred=True)
+        self.seen = self._new_seen()
+
+    def _new_seen(self) -> SeenSet:
+        deferred, born = self.journal is not None, self.filter.created
+        return SeenSet(self.filter, self.store, deferred=deferred, clock=self._clock, born=born)
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was made; below 0: the clock was set back."""
+        return self._clock() - self.filter.created
 
     @property
     def temporary(self) -> bool:
@@ -87,7 +102,7 @@ class State:
         """Take another filter, which holds the same keys."""
         self.filter.abandon()
         self.filter = filter
-        self.seen = SeenSet(filter, self.store, deferred=self.journal is not None)
+        self.seen = self._new_seen()
 
     def num_bytes(self) -> int:
         """Return the bytes of all files."""

@@ -39,6 +39,11 @@ class PersistedFilter:
         return self._header.identity
 
     @property
+    def created(self) -> int:
+        """When the seen-set was made, in seconds since 1970; a filter that is made anew keeps it."""
+        return self._header.created
+
+    @property
     def capacity(self) -> int:
         """Keys the first layer was made for."""
         return self._header.capacity
