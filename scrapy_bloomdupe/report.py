@@ -201,6 +201,8 @@ def summary(state: State, counts: Mapping[Verdict, int]) -> str:
         parts.append(f"{counts.get(Verdict.DUPLICATE, 0):,} duplicates")
         wrong = counts.get(Verdict.FALSE_POSITIVE, 0)
         parts.append(f"{wrong:,} false positives caught")
+        if again := counts.get(Verdict.EXPIRED, 0):
+            parts.append(f"{again:,} expired and crawled again")
     else:
         parts.append(f"{counts.get(Verdict.UNCONFIRMED, 0):,} unconfirmed duplicates")
     layers = "1 layer" if len(info.layers) == 1 else f"{len(info.layers)} layers"

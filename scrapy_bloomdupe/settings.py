@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import scrapy_bloomdupe.durations as durations
 import scrapy_bloomdupe.hashing as hashing
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.errors import ConfigurationError
@@ -45,6 +46,11 @@ DEFAULT_JOURNAL = True
 DEFAULT_SYNC = "normal"
 # Some 80,000 URLs: the links that the pages of a site have in common, many times over.
 DEFAULT_CACHE_SIZE = 16_000_000
+# What was seen stays seen: Scrapy's own filter knows nothing else.
+DEFAULT_EXPIRE = None
+DEFAULT_RESET = None
+# Scrapy's start requests are not for the filter.
+DEFAULT_RECORD_START = False
 # Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
 DEFAULT_PRESET = None
 
@@ -129,6 +135,10 @@ def _files(value: Any) -> list[Path]:
     return [Path(name) for name in names if name]
 
 
+def _length(value: Any) -> float | None:
+    return None if value is None or str(value).lower() in ("none", "") else durations.parse(value)
+
+
 def _flag(value: Any) -> bool:
     # As Scrapy's getbool.
     if value in (True, False, 1, 0):
@@ -163,6 +173,9 @@ SETTINGS: dict[str, Setting] = {
         Setting("BLOOMDUPE_CACHE_SIZE", "16_000_000", _size, "a number of bytes, 0 for none"),
         Setting("BLOOMDUPE_JOURNAL", "True", _flag, "True or False"),
         Setting("BLOOMDUPE_RETRY_FAILED", "False", _flag, "True or False"),
+        Setting("BLOOMDUPE_EXPIRE", "None", _length, f"None, or {durations.EXPECTS}"),
+        Setting("BLOOMDUPE_RESET", "None", _length, f"None, or {durations.EXPECTS}"),
+        Setting("BLOOMDUPE_RECORD_START", "False", _flag, "True or False"),
         Setting("BLOOMDUPE_SYNC", '"normal"', _choice("normal", "full"), "'normal' or 'full'"),
         Setting("BLOOMDUPE_PRESET", "None", _preset, f"None, or one of {', '.join(PRESET_NAMES)}"),
         Setting("BLOOMDUPE_RULES", "[]", _rules, "a list of rules (dicts or Rule objects)"),
@@ -184,6 +197,8 @@ class BloomdupeSettings:
         dry_run: rules only count what they would have merged.
         retry_failed: requests that ended in failure are kept for the next run.
         cache_size: bytes for URLs that were seen last.
+        expire: seconds after which a key is crawled again, where no rule says otherwise; None: never.
+        record_start: start requests are remembered, though the filter is not asked about them.
     """
 
     directory: Path | None
@@ -191,6 +206,8 @@ class BloomdupeSettings:
     dry_run: bool
     retry_failed: bool
     cache_size: int
+    expire: float | None
+    record_start: bool
 
 
 def read(source: SettingsSource) -> BloomdupeSettings:
@@ -217,13 +234,28 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         explicit=frozenset(name.removeprefix("BLOOMDUPE_").lower() for name in values),
         sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
         journal=directory is not None and values.get("BLOOMDUPE_JOURNAL", DEFAULT_JOURNAL),
+        reset=values.get("BLOOMDUPE_RESET", DEFAULT_RESET),
     )
+    expire = values.get("BLOOMDUPE_EXPIRE", DEFAULT_EXPIRE)
+    if expire is not None and store is None:
+        raise ConfigurationError(no_times(f"BLOOMDUPE_EXPIRE = {source.get('BLOOMDUPE_EXPIRE')!r}"))
     return BloomdupeSettings(
         directory,
         options,
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
+        expire=expire,
+        record_start=values.get("BLOOMDUPE_RECORD_START", DEFAULT_RECORD_START),
+    )
+
+
+def no_times(what: str) -> str:
+    """Return the message for *what* asks a bare filter when a key was seen."""
+    return (
+        f"{what} needs the exact store, which keeps the time of each key, and BLOOMDUPE_STORE is None: set "
+        "BLOOMDUPE_STORE = 'lmdb' (in a directory of its own), or BLOOMDUPE_RESET to forget everything from "
+        "time to time"
     )
 
 

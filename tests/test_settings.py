@@ -34,7 +34,13 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
     value = eval(shown)
     if name == "BLOOMDUPE_DIR":
         assert value == read().directory
-    elif name in ("BLOOMDUPE_DRY_RUN", "BLOOMDUPE_RETRY_FAILED", "BLOOMDUPE_CACHE_SIZE"):
+    elif name in (
+        "BLOOMDUPE_DRY_RUN",
+        "BLOOMDUPE_RETRY_FAILED",
+        "BLOOMDUPE_CACHE_SIZE",
+        "BLOOMDUPE_EXPIRE",
+        "BLOOMDUPE_RECORD_START",
+    ):
         assert value == getattr(read(), name.removeprefix("BLOOMDUPE_").lower())
     elif name == "BLOOMDUPE_SYNC":
         assert (value == "full") is read().options.sync
@@ -194,3 +200,28 @@ def test_every_verdict_has_a_stat_and_no_stat_has_two_names() -> None:
     assert all(name.startswith("bloomdupe/") for name in stats.ALL)
     constants = {value for name, value in vars(stats).items() if name.isupper() and isinstance(value, str)}
     assert constants - {stats.PREFIX, stats.ERROR, stats.RULE, stats.RECOVERED} <= set(stats.ALL)
+
+
+def test_times_are_read_as_people_write_them() -> None:
+    found = read(BLOOMDUPE_EXPIRE="1h", BLOOMDUPE_RESET=86_400)
+    assert (3600, 86_400) == (found.expire, found.options.reset)
+    assert (None, None) == (read(BLOOMDUPE_EXPIRE="none").expire, read(BLOOMDUPE_RESET=None).options.reset)
+
+
+@pytest.mark.parametrize("name", ["BLOOMDUPE_EXPIRE", "BLOOMDUPE_RESET"])
+def test_a_time_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{name: "soon"})
+    expected = "None, or a length of time such as '30m', '1h', '7d', or a number of seconds, above 0"
+    assert f"{name} = 'soon' is not valid; it takes {expected}" == str(caught.value)
+
+
+def test_a_filter_alone_knows_no_times_and_says_what_to_do() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=None)
+    assert str(caught.value) == (
+        "BLOOMDUPE_EXPIRE = '7d' needs the exact store, which keeps the time of each key, and "
+        "BLOOMDUPE_STORE is None: set BLOOMDUPE_STORE = 'lmdb' (in a directory of its own), or "
+        "BLOOMDUPE_RESET to forget everything from time to time"
+    )
+    assert read(BLOOMDUPE_RESET="7d", BLOOMDUPE_STORE=None).options.reset == 604_800
