@@ -37,8 +37,9 @@ def parse(value: Any) -> float:
 
 
 def shown(seconds: float) -> str:
-    """Return the text of a length of time, in the largest unit of which it has two, or that it has whole."""
-    for unit, size in reversed(_SECONDS.items()):
+    """Return the text of a length of time, in the largest unit up to days of which it has two, or one."""
+    for unit in "dhms":
+        size = _SECONDS[unit]
         if seconds >= 2 * size or seconds == size:
             count = seconds / size
             return f"{count:.0f}{unit}" if count >= 100 else f"{count:.3g}{unit}"

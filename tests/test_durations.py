@@ -66,7 +66,7 @@ def test_anything_else_is_refused_with_what_would_be_right(value: Any) -> None:
         ("1h", 3600),
         ("90m", 5400),
         ("2d", 172_800),
-        ("1w", 604_800),
+        ("7d", 604_800),
         ("8d", 691_200),
         ("0.5s", 0.5),
         ("0s", -3),
