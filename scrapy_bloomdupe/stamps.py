@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
-from struct import Struct
+from struct import Struct, error
 
 _STAMP = Struct("<IHH")
 SIZE = _STAMP.size
@@ -60,7 +60,12 @@ def stamp(now: float, url: str, rule: str | None) -> bytes:
     """
     parts = url.split("/", 3)
     host = _tag_of_authority(parts[2]) if len(parts) > 2 else tag(host_of(url))
-    return _STAMP.pack(min(max(int(now), 0), _LATEST), host, tag(rule) if rule else 0)
+    by = tag(rule) if rule else 0
+    try:
+        return _STAMP.pack(int(now), host, by)
+    except error:
+        # A clock that is out of all bounds.
+        return _STAMP.pack(0 if now < 0 else _LATEST, host, by)
 
 
 def time_of(value: bytes) -> int | None:

@@ -35,7 +35,7 @@ def a_day_later() -> None:
 
 
 class EveryHalfHour(Spider):
-    """Asks for its pages at the start and every half an hour, follows all links, and stops after two hours."""
+    """Asks for its pages at the start and every half an hour, follows all links, stops after two hours."""
 
     name = "every_half_hour"
 

@@ -128,7 +128,7 @@ class LmdbStore:
             return None
         removed = self._removed.difference(self._waiting)
         # Sorted: neighbours share pages, and each page is copied once per commit.
-        items = sorted(self._waiting.items())
+        items = [(key, self._waiting[key]) for key in sorted(self._waiting)]
 
         def write(txn: Transaction) -> None:
             for key in removed:
