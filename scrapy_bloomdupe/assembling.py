@@ -6,6 +6,8 @@ question.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
@@ -13,7 +15,7 @@ from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
-from scrapy_bloomdupe.records import Seal, read_seal
+from scrapy_bloomdupe.records import JournalView, Seal, read_seal
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.statefiles import (
     FILTER_NAME,
@@ -95,6 +97,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
             layout=options.layout,
             scheme=options.scheme,
             identity=identity,
+            created=int(options.clock()),
         )
         try:
             journal: Journal | None = None
@@ -115,7 +118,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
             environment.close()
         raise
     lock.looked_at()
-    state = State(directory, lock, filter, store, environment)
+    state = State(directory, lock, filter, store, environment, options.clock)
     if journal is not None and environment is not None:
         state.attach(journal, environment)
     state.is_new = True
@@ -123,12 +126,18 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
 
 
 def assemble(
-    directory: Path, lock: DirectoryLock, *, journal: bool | None = None, sync: bool = False
+    directory: Path,
+    lock: DirectoryLock,
+    *,
+    journal: bool | None = None,
+    sync: bool = False,
+    clock: Callable[[], float] = time.time,
 ) -> State:
     """Open the parts that are there; nothing is written.
 
     Args:
         sync: see ``Environment.open``.
+        clock: see ``State``.
         journal: whether ``attach_journal`` will be called.
 
     Raises:
@@ -150,7 +159,18 @@ def assemble(
             environment.close()
         raise
     lock.looked_at()
-    return State(directory, lock, filter, store, environment)
+    return State(directory, lock, filter, store, environment, clock)
+
+
+def pending_of(state: State) -> JournalView | None:
+    """Return what waits in the journal of a state that ``assemble`` gave; None: it has no journal.
+
+    Raises:
+        StateCorrupt, StoreError: it cannot be read.
+    """
+    if JOURNAL_MARK not in state.filter.identity or state.environment is None:
+        return None
+    return JournalView(state.environment)
 
 
 def last_seal(directory: Path, lock: DirectoryLock) -> tuple[bool, Seal | None]:

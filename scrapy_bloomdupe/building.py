@@ -36,9 +36,13 @@ def build_filter(
     *,
     filter_id: bytes,
     identity: Mapping[str, str],
+    created: int | None,
     progress: Progress,
 ) -> BloomFilter:
     """Make a filter of all keys of *store*, put it in the place of the old one and return it, open.
+
+    Args:
+        created: when the seen-set was made, in seconds since 1970; None: that is not known.
 
     The old filter stays in force until the new one is whole; an end at any moment leaves one of both.
 
@@ -56,6 +60,7 @@ def build_filter(
         scheme=values.scheme,
         filter_id=filter_id,
         identity=identity,
+        created=created,
     )
 
     def refuse_overfull(growth: Growth) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +23,7 @@ import scrapy_bloomdupe.rebuilding as rebuilding
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.building import FilterValues
+from scrapy_bloomdupe.cli_forget import add_forget
 from scrapy_bloomdupe.cli_gate import add_gate
 from scrapy_bloomdupe.cli_import import add_import, run_import
 from scrapy_bloomdupe.cli_journal import add_pending, journal_info, print_journal
@@ -28,6 +31,7 @@ from scrapy_bloomdupe.cli_places import progress
 from scrapy_bloomdupe.cli_project import use_project
 from scrapy_bloomdupe.cli_report import add_report
 from scrapy_bloomdupe.cli_rules import add_commands
+from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.bloom import BloomFilter
@@ -35,6 +39,7 @@ from scrapy_bloomdupe.filters.layouts import LAYOUTS
 from scrapy_bloomdupe.hashing import SCHEMES
 from scrapy_bloomdupe.report import size as sized
 from scrapy_bloomdupe.settings import SettingsSource
+from scrapy_bloomdupe.stamps import time_of
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, locate
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -46,6 +51,8 @@ _DEFAULTS = FilterValues(
     settings.DEFAULT_SCHEME,
 )
 
+# Keys that are looked at for the times of their last visits.
+_SAMPLE = 500
 # Bytes of a store whose pages take some ten seconds to look at.
 _LONG_WALK = 50_000_000
 
@@ -113,6 +120,8 @@ def _parser(prog: str = "bloomdupe") -> argparse.ArgumentParser:
     add_pending(command)
     add_report(command)
 
+    add_forget(command)
+
     sub = command("rebuild", _rebuild, "Make the filter of a closed state anew from its exact store.")
     cli_remote.add_place(sub, store=True)
     _add_filter(sub)
@@ -179,7 +188,17 @@ def _info(arguments: argparse.Namespace) -> int:
 def _store_info(directory: Path) -> dict[str, Any]:
     environment = Environment.open(directory / STORE_NAME, readonly=True)
     try:
-        return {"keys": LmdbStore(environment).count(), "num_bytes": environment.num_bytes()}
+        store = LmdbStore(environment)
+        times = [time_of(value) for _, value in store.sample(_SAMPLE, random.Random(1))]
+        known = [time for time in times if time is not None]
+        return {
+            "keys": store.count(),
+            "num_bytes": environment.num_bytes(),
+            "sample": len(times),
+            "sample_without_time": len(times) - len(known),
+            "oldest_visit": min(known, default=None),
+            "newest_visit": max(known, default=None),
+        }
     finally:
         environment.close()
 
@@ -199,8 +218,24 @@ def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None)
         print("exact store          none")
     else:
         print(f"exact store          {store['keys']:,} keys, {sized(store['num_bytes'])}")
+        print(f"last visits          {_visits(store)}")
+    print(f"made                 {_day(info.created)} ({shown(time.time() - (info.created or 0))} ago)")
     print(f"keys made by         {info.identity.get('fingerprinter', 'not known yet (imported)')}")
     print(f"closed in order      {'yes' if info.clean else 'no: in use, or killed'}")
+
+
+def _visits(store: dict[str, Any]) -> str:
+    """Say when the keys of a sample were last let pass, which is what expires."""
+    count, unknown = store["sample"], store["sample_without_time"]
+    if count == unknown:
+        return "not known: an older release wrote the keys" if count else "none"
+    between = f"{_day(store['oldest_visit'])} to {_day(store['newest_visit'])}"
+    of = f" (of {count:,} keys, {unknown:,} without a time)" if unknown else f" (of {count:,} keys)"
+    return between + of
+
+
+def _day(seconds: int | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds or 0))
 
 
 def _check(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,8 @@ it was seen and where it is kept is the business of the floors below.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,6 +33,7 @@ from scrapy_bloomdupe.journalmiddleware import attach
 from scrapy_bloomdupe.keys import META_KEY, SPECIAL_META, RequestKeys, of_crawler, speaks, with_middleware
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.rawfront import UNKNOWN, RawFront
+from scrapy_bloomdupe.recording import META_RECORD, Recorder
 from scrapy_bloomdupe.redirects import ASKED, RedirectPasses
 from scrapy_bloomdupe.rules.ruleset import Decision
 from scrapy_bloomdupe.rulewatch import RuleWatch, idle_rules
@@ -58,10 +60,11 @@ Link = TypeVar("Link", bound=Any)
 
 _VERDICTS = stats.VERDICTS
 _NEW, _NEW_STAT = Verdict.NEW, stats.VERDICTS[Verdict.NEW]
+_EXPIRED = Verdict.EXPIRED
 # So many requests are written down between two looks at whether too much waits.
 _RELIEF = 100
-# What keeps a request from being judged by its URL alone: a key of its own, a redirect, a replay.
-_PASSES_FRONT = SPECIAL_META | {"redirect_urls", ASKED, META_UNIT}
+# What keeps a request from being judged by its URL alone: a key of its own, a redirect, a replay, a wish.
+_PASSES_FRONT = SPECIAL_META | {"redirect_urls", ASKED, META_UNIT, META_RECORD}
 
 # Keys that are kept between the question to a server and the verdict.
 _AHEAD = 10_000
@@ -80,6 +83,9 @@ class BloomDupeFilter(RFPDupeFilter):
     ``request_seen`` never raises: what fails lets the request pass and is counted. A state that cannot
     be opened ends the crawl at its start, with the reason ``bloomdupe_refused``.
     """
+
+    #: Seconds since 1970: when a page was seen. A subclass may have another one.
+    clock: Callable[[], float] = staticmethod(time.time)
 
     def __init__(
         self,
@@ -110,6 +116,8 @@ class BloomDupeFilter(RFPDupeFilter):
         # Of plain GET requests that a server is asked about, until they are scheduled.
         self._ahead: dict[str, bytes] = {}
         self._has_rules = True
+        self._recorder: Recorder | None = None
+        self._expire: float | None = None
         self._journalled = 0
         self._queue = QueueCheck()
         self._trouble: Exception | None = None
@@ -184,7 +192,7 @@ class BloomDupeFilter(RFPDupeFilter):
             if state is None:
                 return False
         front, keys = self._front, self._keys
-        decision, url = None, None
+        decision, url, expire = None, None, self._expire
         ahead: bytes | None = None
         if (
             front is not None
@@ -198,6 +206,8 @@ class BloomDupeFilter(RFPDupeFilter):
                 return True
             if self._ahead:
                 ahead = self._ahead.pop(url, None)
+        elif META_RECORD in request.meta and (recorder := self._recorder) and recorder.wants(request):
+            return self._journal(request, recorder.mark(request), seen=False)
         key: bytes | None
         try:
             if ahead is not None:
@@ -216,7 +226,12 @@ class BloomDupeFilter(RFPDupeFilter):
                 self._judged(request, decision, seen=False)
             return self._journal(request, None, seen=False)
         try:
-            verdict = state.seen.check_and_add(key)
+            if expire is None and decision is None:
+                verdict = state.seen.check_and_add(key, url or request.url)
+            else:
+                expire = self._expiry(request, decision)
+                under = decision.under if decision is not None and self._dry_run is None else None
+                verdict = state.seen.check_and_add(key, request.url, under, expire)
         except Exception as exc:
             if isinstance(exc, RemoteEmptied):
                 self._watch.count(stats.ERROR_SERVER)  # it has answered; what that means is said once
@@ -228,8 +243,10 @@ class BloomDupeFilter(RFPDupeFilter):
             return self._journal(request, None, seen=False)
         seen = verdict is not _NEW and verdict.seen
         self._watch.count(_NEW_STAT if verdict is _NEW else _VERDICTS[verdict])
+        if verdict is _EXPIRED:
+            self._redirects.renewed(request, key, self.clock())
         if decision is not None:
-            self._judged(request, decision, seen=seen)
+            self._judged(request, decision, seen=seen, known=verdict is _EXPIRED)
         if url is None:
             if seen and "redirect_urls" in request.meta and self._is_own_redirect(request, key):
                 self._watch.count(stats.REDIRECT_PASS)
@@ -239,7 +256,7 @@ class BloomDupeFilter(RFPDupeFilter):
         if filtered and self._hosts is not None:
             self._hosts.add(request.url)
         # Whether it was filtered or passes: from now on it is seen. Unless it was judged and not remembered.
-        if url is not None and front is not None and (seen or not state.seen.frozen):
+        if url is not None and front is not None and expire is None and (seen or not state.seen.frozen):
             front.put(url, decision)
         return filtered
 
@@ -266,6 +283,35 @@ class BloomDupeFilter(RFPDupeFilter):
                 self._count_known(url, known)
                 self._watch.count("dupefilter/filtered")
         return left
+
+    def forget(self, request: Request) -> bool:
+        """Make the page of *request* new again; return whether it is.
+
+        False: there is no exact store (a Bloom filter alone cannot forget), or that failed, which is counted.
+        """
+        state, done = self._state, False
+        if state is None:
+            return False
+        try:
+            key = self._asked.key(request)
+            if key is None:
+                return True
+            self._redirects.forgotten(key)
+            done = state.seen.forget(key)
+        except Exception as exc:
+            self._watch.failed(stats.ERROR_CHECK, exc, request)
+        if done:
+            self._watch.count(stats.FORGOTTEN)
+        return done
+
+    def _expiry(self, request: Request, decision: Decision | None) -> float | None:
+        """Return the seconds after which the page of *request* is crawled again; None: never."""
+        expire = self._expire
+        if decision is not None and decision.expire is not None and self._dry_run is None:
+            expire = decision.expire
+        if expire is not None and "redirect_urls" in request.meta:
+            expire = self._redirects.expiry(request, expire, self.clock())
+        return expire
 
     def _count_known(self, url: str, decision: Any) -> None:
         self._watch.count(stats.CACHED)
@@ -300,11 +346,11 @@ class BloomDupeFilter(RFPDupeFilter):
             self._keys.remember(request, None)
             return None
 
-    def _judged(self, request: Request, decision: Decision, *, seen: bool) -> None:
+    def _judged(self, request: Request, decision: Decision, *, seen: bool, known: bool = False) -> None:
         # What is only counted must not cost a page: an exception here would.
         try:
             if self._dry_run is not None and speaks(decision):
-                seen = self._dry_run.merges(request, decision, seen=seen) or seen
+                seen = self._dry_run.merges(request, decision, seen=seen or known) or seen
             self._rules.judged(request.url, decision, seen=seen)
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
@@ -335,7 +381,7 @@ class BloomDupeFilter(RFPDupeFilter):
                 journaling.stop(exc)
         if self._sharing is not None:
             self._watch.attempt(stats.ERROR_CLOSE, self._sharing.close)
-        self._committer = self._state = self._front = self._sharing = None
+        self._committer = self._state = self._front = self._sharing = self._recorder = None
         # A request that comes after this passes, as at any failure; it does not open a new state.
         self._refused = True
         telling.closing(state, self._watch, self._rules.lines())
@@ -364,8 +410,11 @@ class BloomDupeFilter(RFPDupeFilter):
             self._keys = of_crawler(self._crawler)
         keys = self._keys
         dry = read.dry_run and keys.rules is not None
+        if not read.keeps_times and not dry and (lasting := keys.expiring()) is not None:
+            raise ConfigurationError(bloomdupe_settings.no_times(lasting))
         digests = keys.rules.digest() if keys.rules is not None and not dry else {}
         options = read.options.with_identity(keys.identity(with_rules=not dry), digests)
+        options = replace(options, clock=self.clock)
         if self._crawler is None or not engine.is_crawling(self._crawler):
             # Nothing would tell it what becomes of a request.
             options = replace(options, journal=None)
@@ -393,7 +442,8 @@ class BloomDupeFilter(RFPDupeFilter):
             state.close(write=False)
             raise
         self._state = state
-        self._has_rules = keys.rules is not None
+        self._has_rules, self._expire = keys.rules is not None, read.expire
+        self._recorder = Recorder(keys, self._asked.key_of, state.seen, self._watch, start=read.record_start)
         if read.cache_size and not dry and keys.by_url:
             self._front = RawFront(read.cache_size)
             state.seen.on_forget = self._front.clear
@@ -411,6 +461,11 @@ class BloomDupeFilter(RFPDupeFilter):
             connect = self._crawler.signals.connect
             connect(self._redirects.response_received, signal=signals.response_received)
             connect(self._keys.response_received, signal=signals.response_received)
+            connect(self._recorder.response_received, signal=signals.response_received)
+            if self._journaling is not None:
+                self._journaling.record = self._recorder.scheduled
+            else:
+                connect(self._recorder.scheduled, signal=signals.request_scheduled)
             connect(self._spider_opened, signal=signals.spider_opened)
             connect(self._spider_closed, signal=signals.spider_closed)
 

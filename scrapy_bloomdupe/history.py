@@ -36,7 +36,7 @@ class Sample:
         keys, layers, capacity, fill, error_rate: of the filter; the last two are shares, 0 to 1.
         pages: responses received.
         done: requests finished, by the journal.
-        new, duplicate, false_positive, unconfirmed, cached: as in ``stats``.
+        new, duplicate, false_positive, unconfirmed, expired, cached: as in ``stats``.
         pending: requests in the journal; None: there is none.
         num_bytes: on the disk.
         anonymous_bytes: memory of the process besides mapped files; None: the system does not say.
@@ -58,6 +58,7 @@ class Sample:
     duplicate: int = 0
     false_positive: int = 0
     unconfirmed: int = 0
+    expired: int = 0
     cached: int = 0
     pending: int | None = None
     num_bytes: int = 0
@@ -102,6 +103,7 @@ _TOTALS = (
     "duplicate",
     "false_positive",
     "unconfirmed",
+    "expired",
     "cached",
     "commit_seconds",
 )

@@ -5,7 +5,8 @@ It compares and says what to do; it changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from scrapy_bloomdupe.errors import StateMismatch
@@ -33,6 +34,9 @@ class StateOptions:
         policy: one of ``seen.POLICIES``.
         is_shared: what is seen lies on a server; here is what this crawl knows of it.
         journal: whether to keep a journal of pending requests; None: leave one that is there as it is.
+        reset: seconds after which a state without pending requests is moved aside and begun anew; None:
+            never.
+        clock: gives seconds since 1970.
     """
 
     capacity: int
@@ -48,6 +52,8 @@ class StateOptions:
     sync: bool = False
     policy: str = "positives"
     is_shared: bool = False
+    reset: float | None = None
+    clock: Callable[[], float] = time.time
 
     def with_identity(self, identity: Mapping[str, str], rules: Mapping[str, str]) -> StateOptions:
         """Return the same options for keys of this meaning."""

@@ -29,7 +29,7 @@ _ADDRESS = "127.0.0.1"
 # Seconds; Prometheus asks every 15 or 60. A look takes less than a millisecond.
 _INTERVAL = 5.0
 
-_VERDICTS = ("new", "duplicate", "false_positive", "unconfirmed")
+_VERDICTS = ("new", "duplicate", "false_positive", "unconfirmed", "expired")
 _GAUGES = {
     "keys": ("Keys that are known.", "keys"),
     "layers": ("Layers of the filter.", "layers"),

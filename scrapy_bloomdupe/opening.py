@@ -12,7 +12,8 @@ import time
 import weakref
 from pathlib import Path
 
-from scrapy_bloomdupe.assembling import assemble, attach_journal, create, is_absent
+from scrapy_bloomdupe.assembling import assemble, attach_journal, create, is_absent, pending_of
+from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import ConfigurationError, StateMismatch, StateNotFound
 from scrapy_bloomdupe.identity import StateOptions, compare
 from scrapy_bloomdupe.lock import DirectoryLock
@@ -96,8 +97,10 @@ def _remove(directory: Path, pid: int) -> None:
 
 
 def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> State:
-    state = assemble(directory, lock, journal=options.journal, sync=options.sync)
+    state = assemble(directory, lock, journal=options.journal, sync=options.sync, clock=options.clock)
     try:
+        if _is_due(state, options):
+            return _reset(state, lock, options)
         state.notices += compare(state.filter, options)
         if options.journal is not None:
             attach_journal(state, wanted=options.journal, sync=options.sync)
@@ -114,6 +117,33 @@ def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> Sta
     except BaseException:
         state.release_files(clean=False)
         raise
+    return state
+
+
+def _is_due(state: State, options: StateOptions) -> bool:
+    """Return whether the state is to be begun anew; one that has to wait for that says so."""
+    if options.reset is None or state.age < options.reset:
+        return False
+    view = pending_of(state)
+    if view is None or not view.num_pending:
+        return True
+    state.notices.append(
+        f"{state.directory} was made {shown(state.age)} ago and BLOOMDUPE_RESET is {shown(options.reset)}, "
+        f"but {view.num_pending:,} requests are pending in it: it is begun anew by the first run that finds "
+        "none. Let this one come to its end"
+    )
+    return False
+
+
+def _reset(state: State, lock: DirectoryLock, options: StateOptions) -> State:
+    age, directory = state.age, state.directory
+    state.release_files(clean=False)
+    aside = move_aside(directory)
+    state = create(directory, lock, options)
+    state.notices.append(
+        f"{directory} was made {shown(age)} ago and BLOOMDUPE_RESET is {shown(options.reset or 0)}: it was "
+        f"moved to {aside}, and everything is new. What is there can be deleted"
+    )
     return state
 
 

@@ -72,7 +72,7 @@ def _rebuild(
 ) -> BloomFilter:
     store = LmdbStore(environment)
     filter_id, identity = read_meta(environment)
-    old = _old_values(directory / FILTER_NAME, defaults)
+    old, created = _old_values(directory / FILTER_NAME, defaults)
     # Room for as many again, so that it does not grow with the next key; an asked capacity holds.
     values = FilterValues(
         plan.capacity or max(old.capacity, 2 * store.count()),
@@ -80,18 +80,21 @@ def _rebuild(
         plan.layout or old.layout,
         plan.scheme or old.scheme,
     )
-    new = build_filter(directory, store, values, filter_id=filter_id, identity=identity, progress=progress)
+    new = build_filter(
+        directory, store, values, filter_id=filter_id, identity=identity, created=created, progress=progress
+    )
     new.close()
     return new
 
 
-def _old_values(path: Path, defaults: FilterValues) -> FilterValues:
+def _old_values(path: Path, defaults: FilterValues) -> tuple[FilterValues, int | None]:
+    """Return what the old filter is like, and when it was made."""
     try:
         old = BloomFilter.open(path, readonly=True)
     except BloomdupeError:
-        return defaults
+        return defaults, None
     try:
-        return FilterValues(old.capacity, old.error_rate, old.layout, old.scheme)
+        return FilterValues(old.capacity, old.error_rate, old.layout, old.scheme), old.created
     finally:
         old.abandon()
 

@@ -36,7 +36,7 @@ def recover(state: State) -> None:
         lacks = state.filter.num_keys < _TOLERANCE * count and count > _FEWEST
         if not lacks:
             rng = random.Random(count)
-            lacks = any(key not in state.filter for key in store.sample(_SAMPLE, rng))
+            lacks = any(key not in state.filter for key, _ in store.sample(_SAMPLE, rng))
     except StoreError as exc:
         raise StateCorrupt(
             f"{state.directory}: the exact store cannot be read: {exc.args[-1]}. Restore it from a copy, or "
@@ -51,6 +51,7 @@ def recover(state: State) -> None:
             values,
             filter_id=old.filter_id,
             identity=old.identity,
+            created=old.created,
             progress=lambda keys, _: keys,
         )
         state.replace_filter(new)

@@ -276,8 +276,11 @@ def summary(state: State, counts: Mapping[Verdict, int]) -> str:
     exact = state.store is not None or state.seen.store is not None
     if exact or counts.get(Verdict.DUPLICATE):
         parts.append(f"{counts.get(Verdict.DUPLICATE, 0):,} duplicates")
+        parts.append(f"{counts.get(Verdict.DUPLICATE, 0):,} duplicates")
     if exact:
         parts.append(f"{counts.get(Verdict.FALSE_POSITIVE, 0):,} false positives caught")
+    if again := counts.get(Verdict.EXPIRED, 0):
+        parts.append(f"{again:,} expired and crawled again")
     if not exact or counts.get(Verdict.UNCONFIRMED):
         parts.append(f"{counts.get(Verdict.UNCONFIRMED, 0):,} unconfirmed duplicates")
     if state.shared is not None:

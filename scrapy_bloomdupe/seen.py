@@ -6,10 +6,12 @@ Not here: what a key is (``keys``), what to do with the verdict (``dupefilter``)
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Callable, Sequence
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.base import Filter
+from scrapy_bloomdupe.stamps import stamp, time_of
 from scrapy_bloomdupe.stores.base import Store
 
 
@@ -25,6 +27,8 @@ class Verdict(enum.Enum):
     #: The filter said seen and there is no store to ask: a duplicate, or a page lost with the
     #: filter's error rate.
     UNCONFIRMED = "unconfirmed"
+    #: Seen, longer ago than it holds for: to be crawled again. It is seen from now on.
+    EXPIRED = "expired"
 
     @property
     def seen(self) -> bool:
@@ -40,6 +44,10 @@ _NEW, _DUPLICATE, _UNCONFIRMED = Verdict.NEW, Verdict.DUPLICATE, Verdict.UNCONFI
 #: (``shared.seen``): the filter, when it says seen; the store of the rest.
 POLICIES = ("positives", "always", "negatives")
 
+# Seconds. A clock that is set back by so little (time servers do that) makes nothing expire; by more: what
+# was seen "in the future" is crawled again, since nobody knows when that was.
+_SET_BACK = 60
+
 
 class SeenSet:
     """A filter in front of an exact store, both for one crawl.
@@ -53,6 +61,9 @@ class SeenSet:
         policy: ``positives`` or ``always``.
         deferred: without a store: new keys wait until ``settle``, so that the filter's bits, which survive
             the death of the process at once, do not outlive what is written by a commit.
+        clock: gives seconds since 1970.
+        born: when the keys were seen of which the store does not know it: at the earliest, in seconds since
+            1970.
 
     Raises:
         ConfigurationError: no such policy.
@@ -65,6 +76,8 @@ class SeenSet:
         policy: str = "positives",
         *,
         deferred: bool = False,
+        clock: Callable[[], float] = time.time,
+        born: int = 0,
     ) -> None:
         if policy not in ("positives", "always"):
             raise ConfigurationError(
@@ -77,7 +90,9 @@ class SeenSet:
         #: Take nothing more: an over-full filter without a store. Unknown keys stay ``NEW``.
         self.frozen = False
         self._deferred: set[bytes] | None = set() if deferred and store is None else None
-        self._held: set[bytes] = set()
+        self._held: dict[bytes, bytes] = {}
+        self._clock = clock
+        self._born = born
         #: Called when a key was made new again.
         self.on_forget: Callable[[], None] = lambda: None
 
@@ -86,11 +101,17 @@ class SeenSet:
         """Keys that are not in the filter yet."""
         return len(self._deferred or ()) + (len(self._held) if self.store is None else 0)
 
-    def check_and_add(self, key: bytes) -> Verdict:
+    def check_and_add(
+        self, key: bytes, url: str = "", rule: str | None = None, expire: float | None = None
+    ) -> Verdict:
         """Judge *key* and remember it.
 
         Args:
             key: the bytes of a cryptographic digest, 1 to 511.
+            url, rule: of a key that is new: what was asked for, and the name of the rule that it was made
+                under; the store keeps a trace of both, to forget by.
+            expire: with a store: seconds after which a key that was seen is ``EXPIRED``; None: never. They
+                count from the last verdict that let it pass.
 
         Raises:
             StoreError: the store failed. Nothing is proved, so the page must not be called seen; the
@@ -106,22 +127,50 @@ class SeenSet:
         if not self.filter.add(key):
             if store is None:
                 return _NEW
+            made = stamp(self._clock(), url, rule)
             if self._always:
-                return _NEW if store.add(key) else _DUPLICATE
-            store.put(key)
+                if store.add(key, made):
+                    return _NEW
+                found = None if expire is None else store.get(key)
+                if found is None or expire is None:
+                    return _DUPLICATE
+                return self._unless_expired(key, found, url, rule, expire)
+            store.put(key, made)
             return _NEW
         if store is None:
             return _UNCONFIRMED
-        return Verdict.FALSE_POSITIVE if store.add(key) else _DUPLICATE
+        if expire is None:
+            # Most of them: no stamp is needed.
+            if key in store:
+                return _DUPLICATE
+        elif (value := store.get(key)) is not None:
+            return self._unless_expired(key, value, url, rule, expire)
+        return Verdict.FALSE_POSITIVE if store.add(key, stamp(self._clock(), url, rule)) else _DUPLICATE
+
+    def _unless_expired(self, key: bytes, value: bytes, url: str, rule: str | None, expire: float) -> Verdict:
+        assert self.store is not None
+        now = self._clock()
+        if not self._has_expired(value, now, expire):
+            return _DUPLICATE
+        self.store.put(key, stamp(now, url, rule))
+        return Verdict.EXPIRED
+
+    def _has_expired(self, value: bytes, now: float, expire: float) -> bool:
+        """Return whether a key that is kept with *value* was seen *expire* seconds ago."""
+        seen = time_of(value)
+        age = now - (self._born if seen is None else seen)
+        return age >= expire or age < -_SET_BACK
 
     def hold(self, key: bytes) -> None:
         """Keep *key*, which was just called new, in memory only until ``release``: it is seen, and a crash
         forgets it."""
+        value = b""
         if self._deferred is not None:
             self._deferred.discard(key)
         elif self.store is not None:
+            value = self.store.get(key) or b""
             self.store.remove(key)
-        self._held.add(key)
+        self._held[key] = value
 
     def release(self, key: bytes) -> None:
         """Remember a held *key* as others are.
@@ -129,13 +178,13 @@ class SeenSet:
         Raises:
             StoreError: as ``check_and_add``.
         """
-        if key not in self._held:
+        value = self._held.pop(key, None)
+        if value is None:
             return
-        self._held.discard(key)
         if self._deferred is not None:
             self._deferred.add(key)
         elif self.store is not None:
-            self.store.put(key)
+            self.store.put(key, value)
 
     def settle(self) -> None:
         """Put the deferred keys into the filter: what belongs to them is written."""
@@ -157,12 +206,14 @@ class SeenSet:
         """
         if self.store is None:
             return False
+        self._held.pop(key, None)
         self.store.remove(key)
         self.on_forget()
         return True
 
     def check_and_add_many(self, keys: Sequence[bytes]) -> list[Verdict]:
-        """Judge *keys* and remember them, as ``check_and_add`` does one after the other, in less time.
+        """Judge *keys* and remember them, as ``check_and_add`` does one after the other, in less time. None
+        of them expires.
 
         Args:
             keys: such as those of the links of a page; one may be there more than once.
@@ -187,22 +238,23 @@ class SeenSet:
             return [Verdict.UNCONFIRMED if answer else Verdict.NEW for answer in answers]
         if self._always:
             new = Verdict.NEW, Verdict.FALSE_POSITIVE
-            stored = self.store.add_many(keys[: len(answers)])
+            stored = self.store.add_many(keys[: len(answers)], stamp(self._clock(), "", None))
             return [
                 new[answer] if added else Verdict.DUPLICATE
                 for answer, added in zip(answers, stored, strict=True)
             ]
         answered = list(zip(keys, answers, strict=False))
+        value = stamp(self._clock(), "", None)
         # First what is new: a key that comes again later among them has to be found.
-        self.store.put_many([key for key, answer in answered if not answer])
-        added = iter(self.store.add_many([key for key, answer in answered if answer]))
+        self.store.put_many([key for key, answer in answered if not answer], value)
+        added = iter(self.store.add_many([key for key, answer in answered if answer], value))
         return [
             Verdict.NEW if not answer else Verdict.FALSE_POSITIVE if next(added) else Verdict.DUPLICATE
             for answer in answers
         ]
 
     def __contains__(self, key: bytes) -> bool:
-        """Whether ``check_and_add`` would call *key* seen.
+        """Whether ``check_and_add`` would call *key* seen, if it does not expire.
 
         Raises:
             StoreError: the store failed.

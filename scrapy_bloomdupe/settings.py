@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import scrapy_bloomdupe.durations as durations
 import scrapy_bloomdupe.hashing as hashing
 import scrapy_bloomdupe.remote.address as addresses
 import scrapy_bloomdupe.remote.naming as naming
@@ -58,6 +59,11 @@ DEFAULT_POLICY = "positives"
 DEFAULT_ON_EMPTY = "pass"
 # A line a minute: a day of them to the minute in half a megabyte, for a millisecond of work each.
 DEFAULT_HISTORY = 60.0
+# What was seen stays seen: Scrapy's own filter knows nothing else.
+DEFAULT_EXPIRE = None
+DEFAULT_RESET = None
+# Scrapy's start requests are not for the filter.
+DEFAULT_RECORD_START = False
 # Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
 DEFAULT_PRESET = None
 # One request in a thousand that the gate would have spared tells whether its list is complete.
@@ -196,6 +202,10 @@ def _share(value: Any) -> float:
     return share
 
 
+def _length(value: Any) -> float | None:
+    return None if value is None or str(value).lower() in ("none", "") else durations.parse(value)
+
+
 def _flag(value: Any) -> bool:
     # As Scrapy's getbool.
     if value in (True, False, 1, 0):
@@ -245,6 +255,9 @@ SETTINGS: dict[str, Setting] = {
         Setting("BLOOMDUPE_CACHE_SIZE", "16_000_000", _size, "a number of bytes, 0 for none"),
         Setting("BLOOMDUPE_JOURNAL", "True", _flag, "True or False"),
         Setting("BLOOMDUPE_RETRY_FAILED", "False", _flag, "True or False"),
+        Setting("BLOOMDUPE_EXPIRE", "None", _length, f"None, or {durations.EXPECTS}"),
+        Setting("BLOOMDUPE_RESET", "None", _length, f"None, or {durations.EXPECTS}"),
+        Setting("BLOOMDUPE_RECORD_START", "False", _flag, "True or False"),
         Setting("BLOOMDUPE_SYNC", '"normal"', _choice("normal", "full"), "'normal' or 'full'"),
         Setting("BLOOMDUPE_PRESET", "None", _preset, f"None, or one of {', '.join(PRESET_NAMES)}"),
         Setting("BLOOMDUPE_RULES", "[]", _rules, "a list of rules (dicts or Rule objects)"),
@@ -296,6 +309,8 @@ class BloomdupeSettings:
         shared: what is shared with other crawls; None: nothing.
         history: seconds between two samples of the figures; 0: none are kept.
         metrics_port: where Prometheus finds them; 0: any free port; None: nowhere.
+        expire: seconds after which a key is crawled again, where no rule says otherwise; None: never.
+        record_start: start requests are remembered, though the filter is not asked about them.
     """
 
     directory: Path | None
@@ -306,6 +321,13 @@ class BloomdupeSettings:
     shared: SharedOptions | None = None
     history: float = DEFAULT_HISTORY
     metrics_port: int | None = None
+    expire: float | None = DEFAULT_EXPIRE
+    record_start: bool = DEFAULT_RECORD_START
+
+    @property
+    def keeps_times(self) -> bool:
+        """Whether it is known when a key was seen."""
+        return self.options.store is not None and self.shared is None
 
 
 def read(source: SettingsSource, *, queue: str | None = None, key: str | None = None) -> BloomdupeSettings:
@@ -347,9 +369,13 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
         explicit=frozenset(explicit),
         sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
         journal=journal,
+        reset=values.get("BLOOMDUPE_RESET", DEFAULT_RESET),
         policy=values.get("BLOOMDUPE_POLICY", DEFAULT_POLICY) if shared is None else DEFAULT_POLICY,
         is_shared=shared is not None,
     )
+    expire = values.get("BLOOMDUPE_EXPIRE", DEFAULT_EXPIRE)
+    if expire is not None and (store is None or shared is not None):
+        raise ConfigurationError(no_times(f"BLOOMDUPE_EXPIRE = {source.get('BLOOMDUPE_EXPIRE')!r}"))
     return BloomdupeSettings(
         directory,
         options,
@@ -359,6 +385,17 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
         shared=shared,
         history=values.get("BLOOMDUPE_HISTORY", DEFAULT_HISTORY),
         metrics_port=values.get("BLOOMDUPE_METRICS_PORT"),
+        expire=expire,
+        record_start=values.get("BLOOMDUPE_RECORD_START", DEFAULT_RECORD_START),
+    )
+
+
+def no_times(what: str) -> str:
+    """Return the message for *what* asks a bare filter when a key was seen."""
+    return (
+        f"{what} needs an exact store of this crawl's own, which keeps the time of each key: set "
+        "BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server), or BLOOMDUPE_RESET to "
+        "forget everything from time to time"
     )
 
 

@@ -291,7 +291,7 @@ class Sharing:
                 self._renewing = False
                 logger.error(report.not_refilled(self._shared.parts.names, count, found), extra=extra)
             else:
-                self._refill(chunk[-1], count + found)
+                self._refill(chunk[-1][0], count + found)
 
         try:
             chunk = store.chunk_after(last)
@@ -299,7 +299,7 @@ class Sharing:
             chunk = []
             self._watch.failed(stats.ERROR_SERVER, exc)
         if chunk:
-            self._in_thread(lambda: self._shared.parts.refill(chunk), put)
+            self._in_thread(lambda: self._shared.parts.refill(key for key, _ in chunk), put)
         else:
             self._renewing = False
             logger.info(report.renewed(self._shared.parts.names, count), extra=extra)

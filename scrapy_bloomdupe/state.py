@@ -15,6 +15,7 @@ Made by ``opening``. Not here: requests, settings.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -44,6 +45,9 @@ class State:
         notices: sentences that a person should read.
         open_seconds: how long opening took.
         is_new: it was made, not found.
+
+    Args:
+        clock: gives seconds since 1970.
     """
 
     def __init__(
@@ -53,8 +57,10 @@ class State:
         filter: BloomFilter,  # noqa: A002
         store: Store | None,
         environment: Environment | None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.directory = directory
+        self._clock = clock
         self.filter = filter
         self.store = store
         self.environment = environment
@@ -101,7 +107,13 @@ class State:
         return self.shared
 
     def _new_seen(self) -> SeenSet:
-        return SeenSet(self.filter, self.store, self._policy, deferred=self.journal is not None)
+        deferred, born = self.journal is not None, self.filter.created
+        return SeenSet(self.filter, self.store, self._policy, deferred=deferred, clock=self._clock, born=born)
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was made; below 0: the clock was set back."""
+        return self._clock() - self.filter.created
 
     @property
     def temporary(self) -> bool:

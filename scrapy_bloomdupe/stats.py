@@ -18,6 +18,12 @@ CACHED = PREFIX + "cached"
 #: Duplicates that passed because they are the target of their own redirect.
 REDIRECT_PASS = PREFIX + "redirect_pass"
 
+#: Requests that passed and were remembered whatever the filter knew: ``meta["bloomdupe"]``, start requests.
+RECORDED = PREFIX + "recorded"
+
+#: Keys that ``BloomDupeFilter.forget`` made new again.
+FORGOTTEN = PREFIX + "forgotten"
+
 #: Failures after which the request passed, by place.
 ERROR = PREFIX + "error/"
 ERROR_KEY = ERROR + "key"
@@ -99,6 +105,8 @@ ALL = (
     *VERDICTS.values(),
     CACHED,
     REDIRECT_PASS,
+    RECORDED,
+    FORGOTTEN,
     KEPT,
     DRY_RUN_MERGED,
     *(f"{RULE}<name>/{what}" for what in RULE_COUNTS),

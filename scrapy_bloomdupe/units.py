@@ -109,16 +109,22 @@ class Units:
             return False
         return True
 
-    def scheduled(self, request: Request) -> None:
-        """A request is about to be scheduled; the duplicate filter may be asked next, see ``judged``."""
+    def scheduled(self, request: Request, key: bytes | None = None) -> None:
+        """A request is about to be scheduled; the duplicate filter may be asked next, see ``judged``.
+
+        Args:
+            key: its mark, if it was set though the filter is not asked.
+        """
         parent = self._resolve(request)
         unit = self._claim(request)
         if not request.dont_filter:
             # If a handler of the signal drops it nothing follows: it is settled when idle.
             self._scheduling = (request, unit, parent)
         elif unit is None:
-            self._add(request, None, parent)
+            self._add(request, key, parent)
         else:
+            if key is not None:
+                self._own(unit, key, request)
             self._enqueued(unit)
 
     def judged(self, request: Request, key: bytes | None, *, seen: bool) -> bool:

@@ -218,3 +218,28 @@ def test_every_verdict_has_a_stat_and_no_stat_has_two_names() -> None:
     constants = {value for name, value in vars(stats).items() if name.isupper() and isinstance(value, str)}
     prefixes = {stats.PREFIX, stats.ERROR, stats.RULE, stats.RECOVERED, stats.GATE, stats.GATE_LOOKUP}
     assert constants - prefixes <= set(stats.ALL)
+
+
+def test_times_are_read_as_people_write_them() -> None:
+    found = read(BLOOMDUPE_EXPIRE="1h", BLOOMDUPE_RESET=86_400)
+    assert (3600, 86_400) == (found.expire, found.options.reset)
+    assert (None, None) == (read(BLOOMDUPE_EXPIRE="none").expire, read(BLOOMDUPE_RESET=None).options.reset)
+
+
+@pytest.mark.parametrize("name", ["BLOOMDUPE_EXPIRE", "BLOOMDUPE_RESET"])
+def test_a_time_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{name: "soon"})
+    expected = "None, or a length of time such as '30m', '1h', '7d', or a number of seconds, above 0"
+    assert f"{name} = 'soon' is not valid; it takes {expected}" == str(caught.value)
+
+
+def test_a_filter_alone_knows_no_times_and_says_what_to_do() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=None)
+    assert str(caught.value) == (
+        "BLOOMDUPE_EXPIRE = '7d' needs an exact store of this crawl's own, which keeps the time of each key: "
+        "set BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server), or BLOOMDUPE_RESET "
+        "to forget everything from time to time"
+    )
+    assert read(BLOOMDUPE_RESET="7d", BLOOMDUPE_STORE=None).options.reset == 604_800

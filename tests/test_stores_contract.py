@@ -127,6 +127,39 @@ def test_many_are_put_at_once(store: Store) -> None:
     assert sorted(key(number) for number in (*range(30), 31)) == sorted(store.iter_keys())
 
 
+def test_a_value_stays_with_its_key_written_or_not(store: Store) -> None:
+    assert store.get(key(1)) is None
+    for flush in (lambda: None, store.flush):
+        assert store.add(key(1), b"first")
+        flush()
+        assert not store.add(key(1), b"second")
+        assert b"first" == store.get(key(1))
+        store.put(key(1), b"third")
+        flush()
+        assert (b"third", 1) == (store.get(key(1)), store.count())
+        store.put(key(1), b"4")
+        flush()
+        assert b"4" == store.get(key(1))
+        store.remove(key(1))
+        assert store.get(key(1)) is None
+        flush()
+        assert (None, 0) == (store.get(key(1)), store.count())
+
+
+def test_a_key_without_a_value_is_in(store: Store) -> None:
+    store.put(key(1))
+    store.flush()
+    assert (b"", True) == (store.get(key(1)), key(1) in store)
+
+
+def test_all_keys_are_given_with_their_values(store: Store) -> None:
+    store.put_many([key(number) for number in range(15)], b"many")
+    assert [True, False] == store.add_many([key(15), key(3)], b"more")
+    store.put(key(16), b"last")
+    expected = {**{key(number): b"many" for number in range(15)}, key(15): b"more", key(16): b"last"}
+    assert sorted(expected.items()) == sorted(store.iter_items())
+
+
 def test_it_may_be_closed_twice(store: Store) -> None:
     store.add(key(1))
     store.close()

@@ -54,6 +54,7 @@ class BloomFilter(PersistedFilter):
         scheme: str = "murmur3",
         filter_id: bytes | None = None,
         identity: Mapping[str, str] | None = None,
+        created: int | None = None,
     ) -> BloomFilter:
         """Make a new filter file.
 
@@ -65,6 +66,7 @@ class BloomFilter(PersistedFilter):
             scheme: ``murmur3``, ``blake2b`` or ``fnv1a``.
             filter_id: 16 bytes; None: random.
             identity: what the keys mean.
+            created: when the seen-set was made, in seconds since 1970; None: now.
 
         Raises:
             ConfigurationError: a value is out of its range.
@@ -78,7 +80,7 @@ class BloomFilter(PersistedFilter):
             layout=layout,
             filter_id=filter_id or secrets.token_bytes(16),
             secret=secrets.token_bytes(hashing.SECRET_SIZE),
-            created=int(time.time()),
+            created=int(time.time()) if created is None else created,
             capacity=first.capacity,
             error_rate=error_rate,
             layers=(first,),
@@ -204,6 +206,7 @@ class BloomFilter(PersistedFilter):
             error_rate_estimate=sizing.combined_error_rate([layer.rate for layer in layers]),
             layers=layers,
             identity=self.identity,
+            created=self.created,
         )
 
     def _map_layers(self) -> None:

@@ -47,6 +47,11 @@ class PersistedFilter:
         return self._header.identity
 
     @property
+    def created(self) -> int:
+        """When the seen-set was made, in seconds since 1970; a filter that is made anew keeps it."""
+        return self._header.created
+
+    @property
     def capacity(self) -> int:
         """Keys the first layer was made for."""
         return self._header.capacity
@@ -63,11 +68,6 @@ class PersistedFilter:
     @property
     def scheme(self) -> str:
         return self._header.scheme
-
-    @property
-    def created(self) -> int:
-        """When the file was made, in seconds since 1970."""
-        return self._header.created
 
     @property
     def num_layers(self) -> int:

@@ -104,19 +104,25 @@ class SharedSeen:
         """Keys that were asked for and may belong to nobody: they pass when they come."""
         return len(self._owed)
 
-    def check_and_add(self, key: bytes) -> Verdict:
+    def check_and_add(
+        self, key: bytes, url: str = "", rule: str | None = None, expire: float | None = None
+    ) -> Verdict:
         """Judge *key* and remember it; asks the server, and waits, if nothing else knows.
+
+        Args:
+            key: as for ``seen.SeenSet``, as are *url* and *rule*, which only this crawl's own store keeps.
+            expire: not kept by a server; ignored.
 
         Raises:
             RemoteError, StoreError: nothing is proved, so the page must not be called seen.
         """
         left = self._left.pop(key, None)
         if left is not None:
-            return self._use(key, left[0])
+            return self._use(key, left[0], url, rule)
         if key in self._owed:
             self._owed.discard(key)
             self.num_owed_passed += 1
-            return self._use(key, Verdict.NEW)
+            return self._use(key, Verdict.NEW, url, rule)
         if (known := self._known_here(key)) is not None:
             return known
         if self._claims is not None:
@@ -125,7 +131,7 @@ class SharedSeen:
             verdict: Verdict | BloomdupeError = self.parts.judge([key])[0]
         except BloomdupeError as exc:
             verdict = exc
-        return self._use(key, verdict)
+        return self._use(key, verdict, url, rule)
 
     def check_and_add_many(self, keys: Sequence[bytes]) -> list[Verdict]:
         """Judge *keys* as ``check_and_add`` does one after the other, in one round trip.
@@ -293,18 +299,18 @@ class SharedSeen:
             return Verdict.UNCONFIRMED if self._local.store is None else Verdict.DUPLICATE
         return None
 
-    def _use(self, key: bytes, answer: Verdict | BloomdupeError) -> Verdict:
+    def _use(self, key: bytes, answer: Verdict | BloomdupeError, url: str, rule: str | None) -> Verdict:
         """The request of *key* is judged by *answer*."""
         if isinstance(answer, Verdict) and answer not in _GRANTED:
             self._known.put(key, answer)
             if self._keeps_local and self._local.store is None:
-                self._local.check_and_add(key)
+                self._local.check_and_add(key, url, rule)
             self._end([key])
             return answer
         # It passes, and this crawl does not need it a second time. Not surely seen by all: not exact there.
         self._known.put(key, Verdict.DUPLICATE)
         self._scheduled[key] = None
-        here = self._local.check_and_add(key) if self._keeps_local else Verdict.NEW
+        here = self._local.check_and_add(key, url, rule) if self._keeps_local else Verdict.NEW
         if isinstance(answer, BloomdupeError):
             raise answer
         if here is not Verdict.NEW and not self._asks_local:
