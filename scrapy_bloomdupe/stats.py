@@ -23,6 +23,7 @@ ERROR = PREFIX + "error/"
 ERROR_KEY = ERROR + "key"
 ERROR_RULES = ERROR + "rules"
 ERROR_CHECK = ERROR + "check"
+ERROR_SERVER = ERROR + "server"
 ERROR_COMMIT = ERROR + "commit"
 ERROR_QUEUE = ERROR + "queue"
 ERROR_SYNC = ERROR + "sync"
@@ -60,6 +61,16 @@ COMMIT_SECONDS = PREFIX + "commit_seconds"
 RECOVERED = PREFIX + "recovered/"
 RECOVERABLE = ("filter", "queue")
 
+#: What several crawls share: round trips of whole batches, keys in them, seconds for which the server was
+#: not asked, how often it had lost what had been seen, keys that were granted and never scheduled, and keys
+#: that passed since the last run was killed before it had written what the server granted it.
+SERVER_ASKED = PREFIX + "server/asked"
+SERVER_KEYS = PREFIX + "server/keys"
+CIRCUIT_OPEN_SECONDS = PREFIX + "circuit_open_seconds"
+EMPTIED = PREFIX + "server/emptied"
+UNUSED = PREFIX + "server/unused"
+OWED = PREFIX + "server/owed"
+
 # Set when the state is opened, grows, and is closed.
 KEYS = PREFIX + "keys"
 LAYERS = PREFIX + "layers"
@@ -78,6 +89,7 @@ ALL = (
     ERROR_KEY,
     ERROR_RULES,
     ERROR_CHECK,
+    ERROR_SERVER,
     ERROR_COMMIT,
     ERROR_QUEUE,
     ERROR_SYNC,
@@ -92,6 +104,12 @@ ALL = (
     COMMITS,
     COMMIT_SECONDS,
     *(RECOVERED + what for what in RECOVERABLE),
+    SERVER_ASKED,
+    SERVER_KEYS,
+    CIRCUIT_OPEN_SECONDS,
+    EMPTIED,
+    UNUSED,
+    OWED,
     KEYS,
     LAYERS,
     FILL,

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.records import name_of
 from scrapy_bloomdupe.seen import SeenSet
+from scrapy_bloomdupe.shared.seen import SharedSeen
 from scrapy_bloomdupe.unit import META_UNIT, Phase, Unit
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Units:
     def __init__(
         self,
         journal: Journal,
-        seen: SeenSet,
+        seen: SeenSet | SharedSeen,
         spider: str,
         serialize: Callable[[Request], bytes],
         *,

@@ -44,11 +44,18 @@ from mocksite import child
 import scrapy_bloomdupe.addon
 import scrapy_bloomdupe.stores.lmdb
 
-# Seconds; many times what a run takes on a slow machine.
-TIMEOUT = 60.0
+# Extras, and slow to import.
+with suppress(ImportError):
+    import redis  # noqa: F401
+with suppress(ImportError):
+    import psycopg  # noqa: F401
+    import sqlalchemy.dialects.postgresql  # noqa: F401
+
+# Seconds; many times what a run takes on a slow machine, in the short versions of the tests.
+TIMEOUT = float(os.environ.get("BLOOMDUPE_TEST_TIMEOUT", "60"))
 
 # Seconds; a crawl that nobody ends is killed then.
-LIMIT = 120
+LIMIT = int(2 * TIMEOUT)
 
 IMPORTED = [
     killspiders,
