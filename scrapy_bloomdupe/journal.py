@@ -184,6 +184,17 @@ class Journal:
                 found = cursor.next()
         return targets
 
+    def targets(self) -> Iterator[tuple[int, bytes]]:
+        """Give every mark of what a pending request was redirected to, after the request's number.
+
+        Raises:
+            StoreError: the file could not be read.
+        """
+        yield from (mark for mark in list(self._marks) if mark[0] in self)
+        with self.environment.reading() as txn, txn.cursor(self._owned) as cursor:
+            found = [(NUMBER.unpack(name[: NUMBER.size])[0], name[NUMBER.size :]) for name, _ in cursor]
+        yield from (mark for mark in found if mark[0] in self)
+
     def end(self, number: int, *, failed: bool = False) -> None:
         """Take the pending request *number* as done, or keep it for the next run as *failed*."""
         self._ended[number] = failed

@@ -175,7 +175,7 @@ class Journaling:
         queued = self._queued + self._watch.value(enqueued) - self._watch.value(dequeued)
         if self._queue is None or len(self._journal) - num_again != queued:
             return None
-        if queued and not requestqueue.is_closed_in_order(self._queue):
+        if queued and (not requestqueue.is_closed_in_order(self._queue) or self.units.has_targets_left()):
             return None
         try:
             return requestqueue.digest(self._queue)

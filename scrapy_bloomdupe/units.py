@@ -265,6 +265,18 @@ class Units:
             unit.number for unit in self._active.values() if not unit.held and unit.phase is not Phase.QUEUED
         )
 
+    def has_targets_left(self) -> bool:
+        """Return whether a request that was given again has not come as far as in an earlier run: it owns a
+        mark that it has not passed in this one. In Scrapy's queue it could not pass it any more.
+
+        Raises:
+            StoreError: the journal could not be read.
+        """
+        return any(
+            self._was_given_again(number) and key not in self._passed.get(number, ())
+            for number, key in self.journal.targets()
+        )
+
     def _mark(self, number: int) -> str:
         return f"{self._token}{number}"
 
@@ -363,7 +375,10 @@ class Units:
         return True
 
     def _is_replay(self, unit: Unit) -> bool:
-        return (self.whole and unit.number < self.journal.first) or unit.number in self._put_back
+        return self._was_given_again(unit.number)
+
+    def _was_given_again(self, number: int) -> bool:
+        return (self.whole and number < self.journal.first) or number in self._put_back
 
     def _end(self, unit: Unit) -> None:
         if unit.held:

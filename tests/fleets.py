@@ -25,7 +25,9 @@ from forking import Going, crawls, wait_until
 from killsite import ROOTS, Tree
 from kinds import name
 from mocksite import Area, mock_site
-from scrapy.exceptions import ScrapyDeprecationWarning
+from scrapy import signals
+from scrapy.crawler import Crawler
+from scrapy.exceptions import DontCloseSpider, ScrapyDeprecationWarning
 
 #: Processes and pages of a fleet. The long version: BLOOMDUPE_FLEET=4 BLOOMDUPE_FLEET_PAGES=2000.
 WORKERS = int(os.environ.get("BLOOMDUPE_FLEET", "3"))
@@ -227,6 +229,23 @@ class Fleet:
                 lines += run.lines(f" {level}: ")
             lines += run.lines("Traceback")
         return "\n".join(lines)
+
+
+class Stays:
+    """An extension: a crawl with nothing to do stays while there is a file, the setting ``STAYS_FOR``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Stays:
+        self = cls(Path(crawler.settings["STAYS_FOR"]))
+        crawler.signals.connect(self._idle, signal=signals.spider_idle)
+        return self
+
+    def _idle(self) -> None:
+        if self._path.exists():
+            raise DontCloseSpider
 
 
 def look_often() -> None:

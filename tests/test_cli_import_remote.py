@@ -144,6 +144,8 @@ def test_a_cluster_is_filled_looked_at_checked_and_cleared(
 ) -> None:
     url = f"redis+cluster://127.0.0.1:{valkey_cluster[0].port}"
     server = connect(url)
+    for left in server.scan("*", 100):  # by other tests
+        server.run("UNLINK", left)
     for start in range(0, COUNT, 1_000):
         server.run("SADD", SET, *[one.hex() for one in KEYS[start : start + 1_000]])
     code, out, err = bloomdupe("import", url, "--to", url, "--key", TO)

@@ -53,12 +53,19 @@ def fleet(
     return build
 
 
-def crawl_while(fleet: Fleet, happens: Callable[[], object]) -> list[Crawl]:
-    """Crawl; when a third is done something happens."""
-    with fleet.going(prepare="fleets.look_often") as started:
+def crawl_while(fleet: Fleet, happens: Callable[[], object], until: str | None = None) -> list[Crawl]:
+    """Crawl; when a third is done something happens, and no crawl ends before it says *until*."""
+    stays = fleet.folder / "stays"
+    fleet.folder.mkdir(exist_ok=True)
+    stays.touch()
+    options = {"EXTENSIONS": {"fleets.Stays": 0}, "STAYS_FOR": str(stays)}
+    with fleet.going(prepare="fleets.look_often", **options) as started:
         fleet.wait_for(TREE.size // 3, started)
         assert not any(going.ended() for going in started)
         happens()
+        if until is not None:
+            wait_until(lambda: all(until in going.log() for going in started), until)
+        stays.unlink()
         return fleet.finish(started)
 
 
@@ -81,7 +88,9 @@ def test_a_server_that_is_emptied_is_made_anew_and_no_page_is_lost(
 ) -> None:
     crawls = fleet(kind)
     runs = crawl_while(
-        crawls, lambda: restart(server, data=False) if how == "killed" else server.client().flushall()
+        crawls,
+        lambda: restart(server, data=False) if how == "killed" else server.client().flushall(),
+        until="is in use again",
     )
     crawls.check(once=False)
     assert [1, 1] == says(runs, GONE), crawls.story()
@@ -94,7 +103,7 @@ def test_a_server_that_is_emptied_is_filled_from_the_crawls_own_stores(
     fleet: Callable[..., Fleet], server: Valkey
 ) -> None:
     crawls = fleet("filter and local lmdb", BLOOMDUPE_ON_EMPTY="refill")
-    runs = crawl_while(crawls, lambda: restart(server, data=False))
+    runs = crawl_while(crawls, lambda: restart(server, data=False), until="is in use again")
     crawls.check(once=False)
     assert [1, 1] == says(runs, GONE), crawls.story()
     assert [1, 1] == says(runs, "keys of this crawl"), crawls.story()
@@ -107,7 +116,7 @@ def test_a_crawl_can_stop_when_its_server_is_emptied_and_go_on_later(
     fleet: Callable[..., Fleet], server: Valkey
 ) -> None:
     crawls = fleet("bitmap", jobs=True, BLOOMDUPE_ON_EMPTY="stop")
-    runs = crawl_while(crawls, lambda: restart(server, data=False))
+    runs = crawl_while(crawls, lambda: restart(server, data=False), until="the crawl is stopped")
     assert ["bloomdupe_emptied"] * 2 == [run.stats["finish_reason"] for run in runs], crawls.story()
     assert [1, 1] == says(runs, "BLOOMDUPE_ON_EMPTY is 'stop': the crawl is stopped")
     refused = crawls.run()
@@ -137,7 +146,7 @@ def test_a_server_that_hangs_does_not_hold_up_the_crawl(fleet: Callable[..., Fle
         time.sleep(HANGS)
         server.thaw()
 
-    runs = crawl_while(crawls, hang)
+    runs = crawl_while(crawls, hang, until="answers again")
     crawls.check(once=False)
     assert [1, 1] == says(runs, UNJUDGED), crawls.story()
     assert max(says(runs, "does not answer")) <= 1, crawls.story()

@@ -614,6 +614,25 @@ def test_a_target_that_waits_in_scrapys_own_queue_is_not_pending_by_itself(crawl
     assert [] == crawl.pending
 
 
+def test_a_request_given_again_that_has_not_come_as_far_as_before_does_not_stay_in_scrapys_queue(
+    crawl: Crawl,
+) -> None:
+    request = of_the_spider("a")
+    crawl.schedule(request)
+    crawl.units.started(request)
+    crawl.schedule(request.replace(url="http://shop.example/b"))
+    crawl.commit()
+    assert not crawl.units.has_targets_left()
+    crawl.crash()
+    # Stopped before it was sent: as it is in the queue, the mark of "b" would end its way.
+    (again,) = crawl.replayed().values()
+    assert crawl.schedule(again)
+    assert crawl.units.has_targets_left()
+    crawl.units.started(again)
+    assert crawl.schedule(again.replace(url="http://shop.example/b"))
+    assert not crawl.units.has_targets_left()
+
+
 def test_a_request_that_two_pages_give_is_awaited_by_both(crawl: Crawl) -> None:
     shared = of_the_spider("x")
     units = []
