@@ -463,9 +463,9 @@ class BloomDupeFilter(RFPDupeFilter):
             connect(self._keys.response_received, signal=signals.response_received)
             connect(self._recorder.response_received, signal=signals.response_received)
             if self._journaling is not None:
-                self._journaling.record = self._recorder.scheduled
+                self._journaling.record = self._recorder.unasked
             else:
-                connect(self._recorder.scheduled, signal=signals.request_scheduled)
+                connect(self._recorder.unasked, signal=signals.request_reached_downloader)
             connect(self._spider_opened, signal=signals.spider_opened)
             connect(self._spider_closed, signal=signals.spider_closed)
 

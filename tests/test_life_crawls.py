@@ -236,6 +236,17 @@ def test_a_start_page_that_links_to_itself_is_fetched_once_if_it_is_recorded(
         assert count + 1 == area.fetched()[ITSELF]
 
 
+def test_a_start_page_from_the_cache_is_recorded_too(site: Site, tmp_path: Path) -> None:
+    area = site.area()
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache")}
+    for _ in range(2):
+        settings = {**FILTER, **cache, "BLOOMDUPE_RECORD_START": True}
+        crawl = run(tmp_path, settings, spider=f"{__name__}.StartsWith", start=[area.at(ITSELF)])
+        assert 1 == crawl.stats["bloomdupe/recorded"]
+    assert {ITSELF: 1} == area.fetched()
+    assert (1, 1) == (crawl.stats["httpcache/hit"], len(crawl.urls))
+
+
 @pytest.mark.parametrize("jobdir", [False, True], ids=["without a job", "with a journal"])
 def test_a_copied_wish_to_be_recorded_makes_no_crawl_without_end(
     site: Site, tmp_path: Path, jobdir: bool
