@@ -21,6 +21,7 @@ import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
 import scrapy_bloomdupe.telling as telling
+from scrapy_bloomdupe.auditwatch import AuditWatch
 from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, message
@@ -325,6 +326,8 @@ class BloomDupeFilter(RFPDupeFilter):
             _of_crawler[self._crawler] = self
         self._committer = Committer(state, self._watch, self._journaling)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
+        if state.audit is not None:
+            state.audit.on_lost = AuditWatch(state, state.audit, self._watch)
         telling.opened(state, self._watch, self._settings)
         if self._crawler is not None:
             connect = self._crawler.signals.connect

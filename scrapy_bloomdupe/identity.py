@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from scrapy_bloomdupe.auditing import AUDIT_MARK
 from scrapy_bloomdupe.errors import StateMismatch
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.statefiles import read_rules_file
@@ -28,6 +29,7 @@ class StateOptions:
         explicit: names of the attributes that somebody asked for; the others give way to the file.
         sync: bring every commit to the disk.
         journal: whether to keep a journal of pending requests; None: leave one that is there as it is.
+        audit: share of the keys that a new filter without a store is audited by, 0 < audit <= 1; None: none.
     """
 
     capacity: int
@@ -40,6 +42,7 @@ class StateOptions:
     explicit: frozenset[str] = frozenset()
     rules: Mapping[str, str] = field(default_factory=dict)
     journal: bool | None = None
+    audit: float | None = None
     sync: bool = False
 
     def with_identity(self, identity: Mapping[str, str], rules: Mapping[str, str]) -> StateOptions:
@@ -112,6 +115,11 @@ def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A
                 f"{filter.path} was made with {name}={found}, which stays in force; settings "
                 f"ask for {asked}. `bloomdupe rebuild` makes a filter with other values"
             )
+    if "audit" in options.explicit and (found := made.get(AUDIT_MARK, "None")) != repr(options.audit):
+        notices.append(
+            f"{directory} was made with BLOOMDUPE_AUDIT = {found}, which stays in force; settings ask for "
+            f"{options.audit}. An audit has to know every key of its share, and begins with a new state"
+        )
     return notices
 
 

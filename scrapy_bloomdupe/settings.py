@@ -110,6 +110,15 @@ def _error_rate(value: Any) -> float:
     return sizing.check_error_rate(float(value))
 
 
+def _audit(value: Any) -> float | None:
+    if value is None or str(value).lower() in ("none", ""):
+        return None
+    share = float(value)
+    if not 0 < share <= 1:
+        raise ValueError
+    return share
+
+
 def _preset(value: Any) -> str | None:
     if value is None or str(value).lower() in ("none", ""):
         return None
@@ -160,6 +169,7 @@ SETTINGS: dict[str, Setting] = {
             _choice(*hashing.SCHEMES),
             f"one of {', '.join(hashing.SCHEMES)}",
         ),
+        Setting("BLOOMDUPE_AUDIT", "None", _audit, "a share, above 0 and up to 1, or None"),
         Setting("BLOOMDUPE_CACHE_SIZE", "16_000_000", _size, "a number of bytes, 0 for none"),
         Setting("BLOOMDUPE_JOURNAL", "True", _flag, "True or False"),
         Setting("BLOOMDUPE_RETRY_FAILED", "False", _flag, "True or False"),
@@ -206,6 +216,13 @@ def read(source: SettingsSource) -> BloomdupeSettings:
     store = values.get("BLOOMDUPE_STORE", DEFAULT_STORE)
     jobdir = source.get("JOBDIR")
     directory = values.get("BLOOMDUPE_DIR") or (Path(jobdir) / "bloomdupe" if jobdir else None)
+    audit = values.get("BLOOMDUPE_AUDIT")
+    if audit is not None and store is not None:
+        raise ConfigurationError(
+            f"BLOOMDUPE_AUDIT = {audit} with BLOOMDUPE_STORE = {store!r}: an exact store proves every key, "
+            "there is nothing to audit; the stat bloomdupe/false_positive counts what the filter alone would "
+            "have lost. Leave BLOOMDUPE_AUDIT out, or set BLOOMDUPE_STORE = None"
+        )
     rate = DEFAULT_BARE_ERROR_RATE if store is None else DEFAULT_ERROR_RATE
     options = StateOptions(
         capacity=values.get("BLOOMDUPE_CAPACITY", DEFAULT_CAPACITY),
@@ -216,6 +233,7 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
         explicit=frozenset(name.removeprefix("BLOOMDUPE_").lower() for name in values),
         sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
+        audit=audit,
         journal=directory is not None and values.get("BLOOMDUPE_JOURNAL", DEFAULT_JOURNAL),
     )
     return BloomdupeSettings(

@@ -6,7 +6,7 @@
         lock                the process that works here
         seen.bloom          the filter
         seen.lmdb           the exact store and the journal (and seen.lmdb-lock, LMDB's own)
-        journal.lmdb        without an exact store: the journal
+        journal.lmdb        without an exact store: the journal, and the audit
         old-<date>-<time>/  a state that was moved aside
 
 Made by ``opening``. Not here: requests, settings.
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from scrapy_bloomdupe.auditing import Audit
 from scrapy_bloomdupe.errors import BloomdupeError, FilterError, StoreError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.journal import Journal
@@ -34,8 +35,8 @@ class State:
     Attributes:
         directory: where it lies.
         seen: the question.
-        filter, store, environment, journal: the parts; all but the first can be None. The environment is
-            the LMDB file of store and journal.
+        filter, store, environment, journal, audit: the parts; all but the first can be None. The
+            environment is the LMDB file of the others.
         notices: sentences that a person should read.
         open_seconds: how long opening took.
         is_new: it was made, not found.
@@ -48,13 +49,15 @@ class State:
         filter: BloomFilter,  # noqa: A002
         store: Store | None,
         environment: Environment | None,
+        audit: Audit | None = None,
     ) -> None:
         self.directory = directory
         self.filter = filter
         self.store = store
         self.environment = environment
+        self.audit = audit
         self.journal: Journal | None = None
-        self.seen = SeenSet(filter, store)
+        self.seen = SeenSet(filter, store, audit=audit)
         self.notices: list[str] = []
         self.open_seconds = 0.0
         self.is_new = False
@@ -67,7 +70,7 @@ class State:
     def attach(self, journal: Journal, environment: Environment) -> None:
         """Keep *journal*, which lies in *environment*, with the seen keys."""
         self.journal, self.environment = journal, environment
-        self.seen = SeenSet(self.filter, self.store, deferred=True)
+        self.seen = SeenSet(self.filter, self.store, deferred=True, audit=self.audit)
 
     @property
     def temporary(self) -> bool:

@@ -60,6 +60,12 @@ COMMIT_SECONDS = PREFIX + "commit_seconds"
 RECOVERED = PREFIX + "recovered/"
 RECOVERABLE = ("filter", "queue")
 
+#: The audit of a filter without a store: its keys, how many others were lost, and the bounds of that.
+AUDIT_SAMPLED = PREFIX + "audit/sampled"
+AUDIT_LOST_ESTIMATE = PREFIX + "audit/lost_estimate"
+AUDIT_LOST_LOW = PREFIX + "audit/lost_low"
+AUDIT_LOST_HIGH = PREFIX + "audit/lost_high"
+
 # Set when the state is opened, grows, and is closed.
 KEYS = PREFIX + "keys"
 LAYERS = PREFIX + "layers"
@@ -92,6 +98,10 @@ ALL = (
     COMMITS,
     COMMIT_SECONDS,
     *(RECOVERED + what for what in RECOVERABLE),
+    AUDIT_SAMPLED,
+    AUDIT_LOST_ESTIMATE,
+    AUDIT_LOST_LOW,
+    AUDIT_LOST_HIGH,
     KEYS,
     LAYERS,
     FILL,
