@@ -36,7 +36,7 @@ from scrapy_bloomdupe.report import audited
 from scrapy_bloomdupe.report import size as sized
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, locate
 from scrapy_bloomdupe.stores.environment import Environment
-from scrapy_bloomdupe.stores.lmdb import LmdbStore
+from scrapy_bloomdupe.stores.lmdb import GROUP_SIZE, LmdbStore
 
 _DEFAULTS = FilterValues(
     settings.DEFAULT_CAPACITY,
@@ -281,6 +281,8 @@ def _import(arguments: argparse.Namespace) -> int:
         with Bar("importing", file_size, "B") as bar:
             for key in read_seen(source, counts):
                 added += not state.seen.check_and_add(key).seen
+                if state.audit is not None and counts.keys % GROUP_SIZE == 0:
+                    state.flush()
                 bar.reached(counts.bytes_read)
         state.set_identity({k: v for k, v in state.filter.identity.items() if k != "importing"})
     finally:

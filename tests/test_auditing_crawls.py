@@ -85,11 +85,32 @@ def test_a_crawl_with_a_full_filter_loses_no_audited_page_and_says_what_it_loses
     assert 0 == code
     assert f"audited              0.5 of the keys. Audit: of {after['keys']:,} keys {found}" in out
 
+    assert 0 == cli("check", job)[0]
     # What was saved is seen now, and not counted again.
     again = run(tmp_path, project, spider=DAILY, start=[area.at(f"many/{PAGES}")])
     assert [area.at(f"many/{PAGES}")] == again.urls
     assert 0 == again.stats.get("bloomdupe/false_positive", 0)
     assert found == cli.json("info", job)["audit"]["found"]
+
+
+def test_the_commands_know_an_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli = Cli(capsys)
+    make_full(tmp_path / "bloomdupe")
+    before = cli.json("info", tmp_path)["audit"]
+    hexes = "".join(f"{sha1(b'imported %d' % number).hexdigest()}\n" for number in range(5000))
+    (tmp_path / "requests.seen").write_text(hexes)
+    code, out, _ = cli("import", "--no-store", tmp_path)
+    assert 0 == code
+    after = cli.json("info", tmp_path)["audit"]
+    assert before["keys"] + 2000 < after["keys"] < before["keys"] + 3000
+    assert before["found"] + 100 < after["found"]
+    code, again, _ = cli("import", "--no-store", tmp_path)
+    assert (0, after) == (code, cli.json("info", tmp_path)["audit"])
+    assert "5,000 fingerprints, 0 of them new" in again
+    (tmp_path / "bloomdupe" / "journal.lmdb").unlink()
+    code, out, _ = cli("check", tmp_path)
+    assert 1 == code
+    assert "belongs to an audit journal.lmdb, which is not there" in out
 
 
 def test_a_filter_that_keeps_its_promise_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
