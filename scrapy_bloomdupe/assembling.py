@@ -12,7 +12,7 @@ from pathlib import Path
 from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
-from scrapy_bloomdupe.identity import StateOptions
+from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.records import Seal, read_seal
@@ -83,6 +83,8 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         identity[AUDIT_MARK] = repr(options.audit)
     if where is not None:
         identity[JOURNAL_MARK] = where
+    if options.is_shared:
+        identity[SHARED_MARK] = "new"
     name = environment_name(identity)
     try:
         if name is not None:

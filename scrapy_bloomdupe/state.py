@@ -7,6 +7,7 @@
         seen.bloom          the filter
         seen.lmdb           the exact store and the journal (and seen.lmdb-lock, LMDB's own)
         journal.lmdb        without an exact store: the journal, and the audit
+        claims.log          where a server is shared: what was asked there and is not in the journal yet
         old-<date>-<time>/  a state that was moved aside
 
 Made by ``opening``. Not here: requests, settings.
@@ -23,7 +24,10 @@ from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.seen import SeenSet
-from scrapy_bloomdupe.statefiles import write_meta
+from scrapy_bloomdupe.shared.claims import Claims
+from scrapy_bloomdupe.shared.parts import SharedParts
+from scrapy_bloomdupe.shared.seen import SharedSeen
+from scrapy_bloomdupe.statefiles import CLAIMS_NAME, write_meta
 from scrapy_bloomdupe.stores.base import Store
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -35,6 +39,7 @@ class State:
     Attributes:
         directory: where it lies.
         seen: the question.
+        shared: the same question, if it is one to a server; None: it is not.
         filter, store, environment, journal, audit: the parts; all but the first can be None. The
             environment is the LMDB file of the others.
         notices: sentences that a person should read.
@@ -57,7 +62,10 @@ class State:
         self.environment = environment
         self.audit = audit
         self.journal: Journal | None = None
-        self.seen = SeenSet(filter, store, audit=audit)
+        self._policy = "positives"
+        self.shared: SharedSeen | None = None
+        self._claims: Claims | None = None
+        self.seen: SeenSet | SharedSeen = self._new_seen()
         self.notices: list[str] = []
         self.open_seconds = 0.0
         self.is_new = False
@@ -70,7 +78,34 @@ class State:
     def attach(self, journal: Journal, environment: Environment) -> None:
         """Keep *journal*, which lies in *environment*, with the seen keys."""
         self.journal, self.environment = journal, environment
-        self.seen = SeenSet(self.filter, self.store, deferred=True, audit=self.audit)
+        self.seen = self._new_seen()
+
+    def decide_by(self, policy: str) -> None:
+        """Take another policy than ``positives``: ``always``."""
+        self._policy = policy
+        self.seen = self._new_seen()
+
+    def share(self, parts: SharedParts, policy: str, *, cache_size: int, sync: bool) -> SharedSeen:
+        """Let a server decide, which other crawls ask too; what is here is what this crawl knows.
+
+        Args:
+            parts: what is shared; closed with this state.
+            policy, cache_size: see ``shared.seen``.
+            sync: bring to the disk what is noted.
+
+        Raises:
+            StateCorrupt, StateUnusable: the claims of the last run cannot be read.
+        """
+        if self.journal is not None:
+            self._claims = Claims.open(self.directory / CLAIMS_NAME, sync=sync)
+        local = self._new_seen()
+        self.shared = SharedSeen(local, parts, policy, claims=self._claims, cache_size=cache_size)
+        self.seen = self.shared
+        return self.shared
+
+    def _new_seen(self) -> SeenSet:
+        deferred = self.journal is not None
+        return SeenSet(self.filter, self.store, self._policy, deferred=deferred, audit=self.audit)
 
     @property
     def temporary(self) -> bool:
@@ -90,7 +125,7 @@ class State:
         """Take another filter, which holds the same keys."""
         self.filter.abandon()
         self.filter = filter
-        self.seen = SeenSet(filter, self.store, deferred=self.journal is not None)
+        self.seen = self._new_seen()
 
     def num_bytes(self) -> int:
         """Return the bytes of all files."""
@@ -150,6 +185,8 @@ class State:
         """
         if self.environment is not None:
             self.environment.sync()
+        if self._claims is not None:
+            self._claims.sync()
         self.filter.sync()
 
     def close(self, *, write: bool = True) -> None:
@@ -199,3 +236,7 @@ class State:
         finally:
             if self.environment is not None:
                 self.environment.close()
+            if self._claims is not None:
+                self._claims.close()
+            if self.shared is not None:
+                self.shared.parts.close()

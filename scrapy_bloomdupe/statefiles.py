@@ -23,6 +23,8 @@ JOURNAL_NAME = "journal.lmdb"
 UNFINISHED_NAME = FILTER_NAME + ".new"
 #: The digests of the rules by name: for messages only, the header of the filter decides.
 RULES_NAME = "seen.rules.json"
+#: Keys that a server was asked for, where one is shared.
+CLAIMS_NAME = "claims.log"
 _STATE_FILES = (
     FILTER_NAME,
     STORE_NAME,
@@ -30,6 +32,7 @@ _STATE_FILES = (
     JOURNAL_NAME,
     JOURNAL_NAME + "-lock",
     RULES_NAME,
+    CLAIMS_NAME,
 )
 
 

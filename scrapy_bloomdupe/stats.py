@@ -23,6 +23,7 @@ ERROR = PREFIX + "error/"
 ERROR_KEY = ERROR + "key"
 ERROR_RULES = ERROR + "rules"
 ERROR_CHECK = ERROR + "check"
+ERROR_SERVER = ERROR + "server"
 ERROR_COMMIT = ERROR + "commit"
 ERROR_QUEUE = ERROR + "queue"
 ERROR_SYNC = ERROR + "sync"
@@ -66,6 +67,16 @@ AUDIT_LOST_ESTIMATE = PREFIX + "audit/lost_estimate"
 AUDIT_LOST_LOW = PREFIX + "audit/lost_low"
 AUDIT_LOST_HIGH = PREFIX + "audit/lost_high"
 
+#: What several crawls share: round trips of whole batches, keys in them, seconds for which the server was
+#: not asked, how often it had lost what had been seen, keys that were granted and never scheduled, and keys
+#: that passed since the last run was killed before it had written what the server granted it.
+SERVER_ASKED = PREFIX + "server/asked"
+SERVER_KEYS = PREFIX + "server/keys"
+CIRCUIT_OPEN_SECONDS = PREFIX + "circuit_open_seconds"
+EMPTIED = PREFIX + "server/emptied"
+UNUSED = PREFIX + "server/unused"
+OWED = PREFIX + "server/owed"
+
 # Set when the state is opened, grows, and is closed.
 KEYS = PREFIX + "keys"
 LAYERS = PREFIX + "layers"
@@ -84,6 +95,7 @@ ALL = (
     ERROR_KEY,
     ERROR_RULES,
     ERROR_CHECK,
+    ERROR_SERVER,
     ERROR_COMMIT,
     ERROR_QUEUE,
     ERROR_SYNC,
@@ -102,6 +114,12 @@ ALL = (
     AUDIT_LOST_ESTIMATE,
     AUDIT_LOST_LOW,
     AUDIT_LOST_HIGH,
+    SERVER_ASKED,
+    SERVER_KEYS,
+    CIRCUIT_OPEN_SECONDS,
+    EMPTIED,
+    UNUSED,
+    OWED,
     KEYS,
     LAYERS,
     FILL,

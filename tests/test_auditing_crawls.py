@@ -145,6 +145,18 @@ def test_an_audit_of_an_exact_store_is_refused(store: str) -> None:
     assert "set BLOOMDUPE_STORE = None" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "shared",
+    [
+        {"BLOOMDUPE_FILTER": "redis://127.0.0.1:1/0", "BLOOMDUPE_STORE": None},
+        {"BLOOMDUPE_STORE": "redis://127.0.0.1:1/0"},
+    ],
+)
+def test_an_audit_of_what_several_crawls_share_is_refused(shared: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match="several crawls share: leave BLOOMDUPE_AUDIT out"):
+        settings.read({"BLOOMDUPE_AUDIT": 0.001, **shared})
+
+
 @pytest.mark.parametrize("value", [0, -0.1, 1.01, "much", float("nan"), float("inf")])
 def test_what_is_no_share_is_refused(value: object) -> None:
     with pytest.raises(ConfigurationError, match="it takes a share, above 0 and up to 1, or None"):

@@ -5,14 +5,17 @@ As ``test_seen_model``: a crash is what ``kill -9`` leaves.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from test_seen_model import OPTIONS, Files, key, numbers
 
+from scrapy_bloomdupe.opening import open_or_create
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.state import State
 
@@ -36,8 +39,13 @@ class Audited(Files):
         # In the filter, or waiting for it.
         self.others: set[int] = set()
 
-    def audited(self, number: int, state: State | None = None) -> bool:
-        audit = (state or self.state).audit
+    def opened(self) -> State:
+        # What is audited, and so what can be done next, must be the same in every run.
+        with mock.patch.object(secrets, "token_bytes", lambda size: bytes(range(size))):
+            return open_or_create(self.directory, self.options)
+
+    def audited(self, number: int) -> bool:
+        audit = self.state.audit
         assert audit is not None
         return audit.samples(key(number))
 

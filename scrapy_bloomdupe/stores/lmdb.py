@@ -87,7 +87,7 @@ class LmdbStore:
     def iter_keys(self) -> Iterator[bytes]:
         self.flush()
         last: bytes | None = None
-        while chunk := self._chunk_after(last):
+        while chunk := self.chunk_after(last):
             yield from chunk
             last = chunk[-1]
 
@@ -135,7 +135,7 @@ class LmdbStore:
     def close(self) -> None:
         self.flush()
 
-    def _chunk_after(self, last: bytes | None) -> list[bytes]:
+    def chunk_after(self, last: bytes | None) -> list[bytes]:
         # A transaction per chunk: a long one would hold back the reuse of pages, and the growth of
         # the map, for all others.
         with self.environment.reading() as txn, txn.cursor(self._database) as cursor:
