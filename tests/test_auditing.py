@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 import secrets
 import shutil
+import time
 from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
 
+import lmdb
 import pytest
+from conftest import StartPython
 
 from scrapy_bloomdupe.auditing import Audit, sampler
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt, StoreError
@@ -366,3 +369,59 @@ def test_the_bounds_hold_the_number_of_lost_pages_in_93_of_100_runs(monkeypatch:
     assert held >= 93
     # Unbiased: of some 25 found per run, 100 runs leave a standard deviation of 2 %.
     assert abs(error) < 0.08
+
+
+@with_or_without_journal
+def test_after_kill_9_no_audited_key_is_in_the_filter_that_the_audit_does_not_know(
+    tmp_path: Path, options: StateOptions, start_python: StartPython
+) -> None:
+    options = replace(options, capacity=100_000, error_rate=1e-9, audit=0.3)
+    script = """
+from scrapy_bloomdupe.identity import StateOptions
+from scrapy_bloomdupe.opening import open_or_create
+
+state = open_or_create(Path(sys.argv[1]), StateOptions(100_000, 1e-9, "classic", "murmur3", None, audit=0.3,
+                                                       journal=sys.argv[2] == "True"))
+print("open", flush=True)
+number = int(sys.argv[3])
+while True:
+    state.seen.check_and_add(key(number))
+    number += 1
+    if number % 37 == 0:
+        state.flush()
+"""
+    rng = random.Random(1)
+    known = 0
+    for turn in range(5):
+        process = start_python(script, tmp_path / "state", options.journal, turn * 20_000)
+        assert process.stdout is not None
+        assert "open\n" == process.stdout.readline()
+        time.sleep(rng.uniform(0.01, 0.1))
+        process.kill()
+        process.wait()
+        state = open_or_create(tmp_path / "state", options)
+        assert state.audit is not None
+        samples, audit = state.audit.samples, state.audit
+        there = [key(number) for number in range(turn * 20_000 + 20_000)]
+        there = [one for one in there if samples(one) and one in state.filter]
+        assert all(one in audit for one in there)
+        # What it knows and the filter does not: the keys of the last group, at the most.
+        assert 0 <= audit.num_keys - len(there) <= (turn + 1) * 37
+        assert known < audit.num_keys
+        assert 0 == audit.num_lost
+        assert {Verdict.UNCONFIRMED} == {state.seen.check_and_add(one) for one in there}
+        known = audit.num_keys
+        state.close()
+
+
+def test_the_databases_of_the_audit_are_frozen(tmp_path: Path, fixed_secret: None) -> None:
+    state = open_or_create(tmp_path, ALL)
+    fill(state)
+    lost = sum(state.seen.check_and_add(key(n)) is Verdict.FALSE_POSITIVE for n in range(20))
+    state.close()
+    with lmdb.open(str(tmp_path / "journal.lmdb"), subdir=False, max_dbs=8, readonly=True) as file:
+        keys, counts = (file.open_db(name, create=False) for name in (b"audited", b"audit"))
+        with file.begin() as txn:
+            assert {key(n): b"" for n in range(20)} == dict(txn.cursor(keys))
+            assert {b"lost": lost.to_bytes(8, "little")} == dict(txn.cursor(counts))
+    assert "1.0" == state.filter.identity["audit"]
