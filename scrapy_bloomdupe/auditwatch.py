@@ -40,6 +40,8 @@ class AuditWatch:
         state = self._state
         lost = publish_audit(self._audit, self._watch)
         promised = state.filter.error_rate * state.num_keys()
+        # Looked at with every find, so not wrong in 2.5 % of crawls, but in none of 400 simulated ones whose
+        # filter fills up to its capacity, and in 14 % of those with the asked rate from the first key on.
         if lost.low > promised and self._watch.is_first(stats.AUDIT_LOST_LOW):
             self._warned = True
             notice = report.lossy(state, self._audit.num_keys, lost, promised)
