@@ -7,9 +7,10 @@ question.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions
@@ -78,12 +79,14 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
     environment: Environment | None = None
     store: Store | None = MemoryStore() if options.store == "memory" else None
     where = _journal_name(options.store) if options.journal else None
-    name = STORE_NAME if options.store == "lmdb" else where
     identity = {**options.identity, "store": options.store or "none"}
+    if options.audit:
+        identity[AUDIT_MARK] = repr(options.audit)
     if where is not None:
         identity[JOURNAL_MARK] = where
     if options.is_shared:
         identity[SHARED_MARK] = "new"
+    name = environment_name(identity)
     try:
         if name is not None:
             path = directory / name
@@ -101,10 +104,12 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         )
         try:
             journal: Journal | None = None
+            audit: Audit | None = None
             if environment is not None:
                 if options.store == "lmdb":
                     store = _store(environment, create=True, journal=bool(options.journal))
                 journal = Journal(environment) if options.journal else None
+                audit = _audit(environment, filter, new=True)
                 write_meta(environment, filter.filter_id, filter.identity)
                 environment.commit()
             write_rules_file(directory, options.rules)
@@ -118,7 +123,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
             environment.close()
         raise
     lock.looked_at()
-    state = State(directory, lock, filter, store, environment, options.clock)
+    state = State(directory, lock, filter, store, environment, options.clock, audit)
     if journal is not None and environment is not None:
         state.attach(journal, environment)
     state.is_new = True
@@ -146,20 +151,21 @@ def assemble(
     filter = BloomFilter.open(directory / FILTER_NAME, begin=False)  # noqa: A001
     environment: Environment | None = None
     store: Store | None = None
+    audit: Audit | None = None
     try:
-        exact = filter.identity.get("store") == "lmdb"
-        name = STORE_NAME if exact else filter.identity.get(JOURNAL_MARK)
+        name = environment_name(filter.identity)
         if name is not None:
             environment = _open_environment(directory / name, filter, lock, sync=sync)
-            if exact:
+            if name == STORE_NAME:
                 store = _store(environment, journal=bool(journal))
+            audit = _audit(environment, filter)
     except BaseException:
         filter.abandon()
         if environment is not None:
             environment.close()
         raise
     lock.looked_at()
-    return State(directory, lock, filter, store, environment, clock)
+    return State(directory, lock, filter, store, environment, clock, audit)
 
 
 def pending_of(state: State) -> JournalView | None:
@@ -219,6 +225,26 @@ def attach_journal(state: State, *, wanted: bool, sync: bool = False) -> None:
         state.set_identity(identity)
 
 
+def environment_name(identity: Mapping[str, str]) -> str | None:
+    """Return the name of the LMDB file of a state, None: it has none."""
+    if identity.get("store") == "lmdb":
+        return STORE_NAME
+    # One file for both: a journal can come and go, the audit stays.
+    return identity.get(JOURNAL_MARK, JOURNAL_NAME if AUDIT_MARK in identity else None)
+
+
+def _audit(
+    environment: Environment,
+    filter: BloomFilter,  # noqa: A002
+    *,
+    new: bool = False,
+) -> Audit | None:
+    share = filter.identity.get(AUDIT_MARK)
+    if share is None:
+        return None
+    return Audit(environment, filter.secret, float(share), new=new)
+
+
 def _store(environment: Environment, *, create: bool = False, journal: bool) -> LmdbStore:
     # With a journal a mark is written with its request, so nothing is written before both are there.
     if journal:
@@ -239,6 +265,8 @@ def _open_environment(
 ) -> Environment:
     directory = path.parent
     what = "an exact store" if path.name == STORE_NAME else "a journal of pending requests"
+    if path.name != STORE_NAME and JOURNAL_MARK not in filter.identity:
+        what = "an audit"
     if not path.exists():
         raise StateCorrupt(
             f"{filter.path} belongs to {what} {path.name}, which is not there; put it back, or move "

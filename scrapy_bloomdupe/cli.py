@@ -22,6 +22,7 @@ import scrapy_bloomdupe.cli_remote as cli_remote
 import scrapy_bloomdupe.rebuilding as rebuilding
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
+from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.building import FilterValues
 from scrapy_bloomdupe.cli_forget import add_forget
 from scrapy_bloomdupe.cli_gate import add_gate
@@ -37,6 +38,7 @@ from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
 from scrapy_bloomdupe.hashing import SCHEMES
+from scrapy_bloomdupe.report import audited
 from scrapy_bloomdupe.report import size as sized
 from scrapy_bloomdupe.settings import SettingsSource
 from scrapy_bloomdupe.stamps import time_of
@@ -173,14 +175,29 @@ def _info(arguments: argparse.Namespace) -> int:
     try:
         # All pages: exact, some 0.1 s per GB that is in memory.
         info = filter.measure(sys.maxsize)
+        audit = _audit_of(directory, filter)
     finally:
         filter.abandon()
     store = _store_info(directory) if info.identity.get("store") == "lmdb" else None
     journal = journal_info(directory, info.identity)
     if arguments.json:
-        print(json.dumps({**asdict(info), "fill": info.fill, "store": store, "journal": journal}))
+        print(
+            json.dumps(
+                {
+                    **asdict(info),
+                    "fill": info.fill,
+                    "store": store,
+                    "journal": journal,
+                    "audit": _audit_figures(audit),
+                }
+            )
+        )
         return 0
     _print_info(directory, info, store)
+    if audit is not None:
+        print(
+            f"audited              {audit.share:g} of the keys. {audited(audit.num_keys, audit.estimate())}"
+        )
     print_journal(journal)
     return 0
 
@@ -201,6 +218,25 @@ def _store_info(directory: Path) -> dict[str, Any]:
         }
     finally:
         environment.close()
+
+
+def _audit_of(directory: Path, filter: BloomFilter) -> Audit | None:  # noqa: A002
+    share = filter.identity.get(AUDIT_MARK)
+    if share is None:
+        return None
+    environment = Environment.open(environment_path(directory), readonly=True)
+    try:
+        return Audit(environment, filter.secret, float(share))
+    finally:
+        environment.close()
+
+
+def _audit_figures(audit: Audit | None) -> dict[str, float] | None:
+    if audit is None:
+        return None
+    lost = audit.estimate()
+    figures = {"lost_estimate": lost.others, "lost_low": lost.low, "lost_high": lost.high}
+    return {"share": audit.share, "keys": audit.num_keys, "found": lost.found, **figures}
 
 
 def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None) -> None:

@@ -24,6 +24,7 @@ import scrapy_bloomdupe.scrapyredis as scrapyredis
 import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
 import scrapy_bloomdupe.telling as telling
+from scrapy_bloomdupe.auditwatch import AuditWatch
 from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, RemoteEmptied, RemoteError, message
@@ -454,6 +455,8 @@ class BloomDupeFilter(RFPDupeFilter):
             _of_crawler[self._crawler] = self
         self._committer = Committer(state, self._watch, self._journaling)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
+        if state.audit is not None:
+            state.audit.on_lost = AuditWatch(state, state.audit, self._watch)
         telling.opened(state, self._watch, self._settings)
         if self._crawler is not None and engine.is_crawling(self._crawler):
             self._start_watching(self._crawler, state, read)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from scrapy_bloomdupe.auditing import AUDIT_MARK
 from scrapy_bloomdupe.errors import StateMismatch
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.statefiles import read_rules_file
@@ -37,6 +38,7 @@ class StateOptions:
         reset: seconds after which a state without pending requests is moved aside and begun anew; None:
             never.
         clock: gives seconds since 1970.
+        audit: share of the keys that a new filter without a store is audited by, 0 < audit <= 1; None: none.
     """
 
     capacity: int
@@ -49,6 +51,7 @@ class StateOptions:
     explicit: frozenset[str] = frozenset()
     rules: Mapping[str, str] = field(default_factory=dict)
     journal: bool | None = None
+    audit: float | None = None
     sync: bool = False
     policy: str = "positives"
     is_shared: bool = False
@@ -132,6 +135,11 @@ def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A
                 f"{filter.path} was made with {name}={found}, which stays in force; settings "
                 f"ask for {asked}. `bloomdupe rebuild` makes a filter with other values"
             )
+    if "audit" in options.explicit and (found := made.get(AUDIT_MARK, "None")) != repr(options.audit):
+        notices.append(
+            f"{directory} was made with BLOOMDUPE_AUDIT = {found}, which stays in force; settings ask for "
+            f"{options.audit}. An audit has to know every key of its share, and begins with a new state"
+        )
     return notices
 
 

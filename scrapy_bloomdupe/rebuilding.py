@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scrapy_bloomdupe.assembling import JOURNAL_MARK
+from scrapy_bloomdupe.assembling import JOURNAL_MARK, environment_name
 from scrapy_bloomdupe.building import FilterValues, Progress, build_filter
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
@@ -130,8 +130,9 @@ def _check(directory: Path, progress: Progress) -> Iterator[str]:
                 yield from _check_environment(filter, path, progress)
         elif filter is not None and filter.identity.get("store") == "lmdb":
             yield f"{filter_path} belongs to an exact store {STORE_NAME}, which is not there"
-        elif filter is not None and (name := filter.identity.get(JOURNAL_MARK)) is not None:
-            yield f"{filter_path} belongs to a journal of pending requests {name}, which is not there"
+        elif filter is not None and (name := environment_name(filter.identity)) is not None:
+            what = "a journal of pending requests" if JOURNAL_MARK in filter.identity else "an audit"
+            yield f"{filter_path} belongs to {what} {name}, which is not there"
     finally:
         if filter is not None:
             filter.abandon()

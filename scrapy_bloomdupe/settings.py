@@ -147,6 +147,15 @@ def _error_rate(value: Any) -> float:
     return sizing.check_error_rate(float(value))
 
 
+def _audit(value: Any) -> float | None:
+    if value is None or str(value).lower() in ("none", ""):
+        return None
+    share = float(value)
+    if not 0 < share <= 1:
+        raise ValueError
+    return share
+
+
 def _preset(value: Any) -> str | None:
     if value is None or str(value).lower() in ("none", ""):
         return None
@@ -252,6 +261,7 @@ SETTINGS: dict[str, Setting] = {
             _choice(*hashing.SCHEMES),
             f"one of {', '.join(hashing.SCHEMES)}",
         ),
+        Setting("BLOOMDUPE_AUDIT", "None", _audit, "a share, above 0 and up to 1, or None"),
         Setting("BLOOMDUPE_CACHE_SIZE", "16_000_000", _size, "a number of bytes, 0 for none"),
         Setting("BLOOMDUPE_JOURNAL", "True", _flag, "True or False"),
         Setting("BLOOMDUPE_RETRY_FAILED", "False", _flag, "True or False"),
@@ -358,6 +368,7 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
     # What another scheduler keeps does not stop and go on with a JOBDIR.
     of_job = Path(jobdir) / "bloomdupe" if jobdir and queue is None else None
     directory = values.get("BLOOMDUPE_DIR") or of_job
+    audit = _checked_audit(values, store, is_shared=shared is not None)
     journal = directory is not None and queue is None and values.get("BLOOMDUPE_JOURNAL", DEFAULT_JOURNAL)
     options = StateOptions(
         capacity=capacity,
@@ -368,6 +379,7 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
         on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
         explicit=frozenset(explicit),
         sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
+        audit=audit,
         journal=journal,
         reset=values.get("BLOOMDUPE_RESET", DEFAULT_RESET),
         policy=values.get("BLOOMDUPE_POLICY", DEFAULT_POLICY) if shared is None else DEFAULT_POLICY,
@@ -443,6 +455,24 @@ def _rate(values: Mapping[str, Any], *, exact: bool) -> float:
     default = DEFAULT_ERROR_RATE if exact else DEFAULT_BARE_ERROR_RATE
     rate: float = values.get("BLOOMDUPE_ERROR_RATE", default)
     return rate
+
+
+def _checked_audit(values: Mapping[str, Any], store: str | None, *, is_shared: bool) -> float | None:
+    audit: float | None = values.get("BLOOMDUPE_AUDIT")
+    if audit is None:
+        return None
+    if store is not None:
+        raise ConfigurationError(
+            f"BLOOMDUPE_AUDIT = {audit} with BLOOMDUPE_STORE = {store!r}: an exact store proves every key, "
+            "there is nothing to audit; the stat bloomdupe/false_positive counts what the filter alone would "
+            "have lost. Leave BLOOMDUPE_AUDIT out, or set BLOOMDUPE_STORE = None"
+        )
+    if is_shared:
+        raise ConfigurationError(
+            f"BLOOMDUPE_AUDIT = {audit} is for a filter of this crawl's own, and settings name a server that "
+            "several crawls share: leave BLOOMDUPE_AUDIT out"
+        )
+    return audit
 
 
 def read_rules(source: SettingsSource, first: Iterable[Any] = ()) -> RuleSet | None:

@@ -6,7 +6,7 @@
         lock                the process that works here
         seen.bloom          the filter
         seen.lmdb           the exact store and the journal (and seen.lmdb-lock, LMDB's own)
-        journal.lmdb        without an exact store: the journal
+        journal.lmdb        without an exact store: the journal, and the audit
         claims.log          where a server is shared: what was asked there and is not in the journal yet
         old-<date>-<time>/  a state that was moved aside
 
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from scrapy_bloomdupe.auditing import Audit
 from scrapy_bloomdupe.errors import BloomdupeError, FilterError, StoreError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.journal import Journal
@@ -40,8 +41,8 @@ class State:
         directory: where it lies.
         seen: the question.
         shared: the same question, if it is one to a server; None: it is not.
-        filter, store, environment, journal: the parts; all but the first can be None. The environment is
-            the LMDB file of store and journal.
+        filter, store, environment, journal, audit: the parts; all but the first can be None. The
+            environment is the LMDB file of the others.
         notices: sentences that a person should read.
         open_seconds: how long opening took.
         is_new: it was made, not found.
@@ -58,12 +59,14 @@ class State:
         store: Store | None,
         environment: Environment | None,
         clock: Callable[[], float] = time.time,
+        audit: Audit | None = None,
     ) -> None:
         self.directory = directory
         self._clock = clock
         self.filter = filter
         self.store = store
         self.environment = environment
+        self.audit = audit
         self.journal: Journal | None = None
         self._policy = "positives"
         self.shared: SharedSeen | None = None
@@ -107,8 +110,15 @@ class State:
         return self.shared
 
     def _new_seen(self) -> SeenSet:
-        deferred, born = self.journal is not None, self.filter.created
-        return SeenSet(self.filter, self.store, self._policy, deferred=deferred, clock=self._clock, born=born)
+        return SeenSet(
+            self.filter,
+            self.store,
+            self._policy,
+            deferred=self.journal is not None,
+            clock=self._clock,
+            born=self.filter.created,
+            audit=self.audit,
+        )
 
     @property
     def age(self) -> float:

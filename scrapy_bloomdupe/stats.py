@@ -70,6 +70,12 @@ COMMIT_SECONDS = PREFIX + "commit_seconds"
 RECOVERED = PREFIX + "recovered/"
 RECOVERABLE = ("filter", "queue")
 
+#: The audit of a filter without a store: its keys, how many others were lost, and the bounds of that.
+AUDIT_SAMPLED = PREFIX + "audit/sampled"
+AUDIT_LOST_ESTIMATE = PREFIX + "audit/lost_estimate"
+AUDIT_LOST_LOW = PREFIX + "audit/lost_low"
+AUDIT_LOST_HIGH = PREFIX + "audit/lost_high"
+
 #: What several crawls share: round trips of whole batches, keys in them, seconds for which the server was
 #: not asked, how often it had lost what had been seen, keys that were granted and never scheduled, and keys
 #: that passed since the last run was killed before it had written what the server granted it.
@@ -141,6 +147,10 @@ ALL = (
     COMMITS,
     COMMIT_SECONDS,
     *(RECOVERED + what for what in RECOVERABLE),
+    AUDIT_SAMPLED,
+    AUDIT_LOST_ESTIMATE,
+    AUDIT_LOST_LOW,
+    AUDIT_LOST_HIGH,
     SERVER_ASKED,
     SERVER_KEYS,
     CIRCUIT_OPEN_SECONDS,

@@ -119,6 +119,25 @@ def test_the_tmall_benchmark_judges_the_same_urls_by_five_strategies(tmp_path: P
     assert figures["traditional, URLs"]["accuracy"] < 0.9
 
 
+def test_the_audit_benchmark_measures_what_it_costs_and_how_often_its_bounds_hold(tmp_path: Path) -> None:
+    figures = _run("audit.py", tmp_path)
+    found, bounds = figures["found"], figures["bounds"]
+    assert isinstance(found, dict)
+    assert isinstance(bounds, dict)
+    assert 4 == len(found)
+    # 20 runs with fixed seeds.
+    assert bounds["held"] >= 0.9
+
+
+def test_the_cascade_benchmark_compares_it_with_one_filter_of_its_bits(tmp_path: Path) -> None:
+    found = _run("cascade.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert 3 == len(found)
+    states = ("in the page cache", "precise filter on the disk", "all on the disk")
+    kinds = ("0% duplicates", "50% duplicates", "90% duplicates", "only asked, all new")
+    assert all(one[f"{state}, {kind}"] > 0 for one in found.values() for state in states for kind in kinds)
+
+
 def test_the_shared_benchmark_finds_every_verdict_to_be_that_of_scrapy(tmp_path: Path) -> None:
     figures = _run("shared.py", tmp_path)
     judged, missing = figures["judged"], figures["missing"]
