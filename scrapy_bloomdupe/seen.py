@@ -6,7 +6,7 @@ Not here: what a key is (``keys``), what to do with the verdict (``dupefilter``)
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.base import Filter
@@ -77,6 +77,11 @@ class SeenSet:
     def num_deferred(self) -> int:
         """Keys that are not in the filter yet."""
         return len(self._deferred or ()) + (len(self._held) if self.store is None else 0)
+
+    @property
+    def held(self) -> Collection[bytes]:
+        """The keys that are in memory only."""
+        return self._held
 
     def check_and_add(self, key: bytes) -> Verdict:
         """Judge *key* and remember it.

@@ -5,6 +5,8 @@
     <JOBDIR>/bloomdupe/
         lock                the process that works here
         seen.bloom          the filter
+        seen.bloom.new      the one that is being made, and
+        seen.bloom.old      the one before: never in force
         seen.lmdb           the exact store and the journal (and seen.lmdb-lock, LMDB's own)
         journal.lmdb        without an exact store: the journal
         old-<date>-<time>/  a state that was moved aside
@@ -22,7 +24,7 @@ from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.seen import SeenSet
-from scrapy_bloomdupe.statefiles import write_meta
+from scrapy_bloomdupe.statefiles import discard_old, write_meta
 from scrapy_bloomdupe.stores.base import Store
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -60,6 +62,7 @@ class State:
         self.is_new = False
         #: What was rebuilt when it was opened, by name.
         self.recovered: dict[str, int] = {}
+        self._replaced: BloomFilter | None = None
         self._remove: Callable[[], object] | None = None
         self._lock = lock
         self._closed = False
@@ -88,6 +91,15 @@ class State:
         self.filter.abandon()
         self.filter = filter
         self.seen = SeenSet(filter, self.store, deferred=self.journal is not None)
+
+    def switch_filter(self, filter: BloomFilter) -> None:  # noqa: A002
+        """Take another filter, which holds the same keys, in the middle of a crawl."""
+        filter.on_growth = self.filter.on_growth
+        if self._replaced is not None:
+            self._replaced.abandon()
+        # Another thread may be about to sync it.
+        self._replaced = self.filter
+        self.filter = self.seen.filter = filter
 
     def num_bytes(self) -> int:
         """Return the bytes of all files."""
@@ -189,8 +201,11 @@ class State:
             FilterError: the filter's count could not be written.
         """
         try:
+            if self._replaced is not None:
+                self._replaced.abandon()
             if clean:
                 self.filter.close()
+                discard_old(self.directory)
             else:
                 self.filter.abandon()
         finally:

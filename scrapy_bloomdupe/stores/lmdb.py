@@ -7,7 +7,7 @@ LMDB because it is ordered (search by bisection), opens at once at any size, and
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from scrapy_bloomdupe.errors import StoreError
 from scrapy_bloomdupe.stores.environment import Environment, Transaction
@@ -40,6 +40,8 @@ class LmdbStore:
         self._removed: set[bytes] = set()
         self._group_size = group_size
         self._next_commit = group_size
+        #: Told of the keys of every commit; must not raise.
+        self.on_written: Callable[[Collection[bytes]], None] | None = None
         environment.join(self)
 
     def add(self, key: bytes) -> bool:
@@ -87,7 +89,7 @@ class LmdbStore:
     def iter_keys(self) -> Iterator[bytes]:
         self.flush()
         last: bytes | None = None
-        while chunk := self._chunk_after(last):
+        while chunk := self.keys_after(last):
             yield from chunk
             last = chunk[-1]
 
@@ -105,8 +107,12 @@ class LmdbStore:
                     yield cursor.key()
 
     @property
+    def waiting(self) -> Collection[bytes]:
+        """The keys that are not yet written."""
+        return self._waiting
+
+    @property
     def num_waiting(self) -> int:
-        """Keys that are not yet written."""
         return len(self._waiting)
 
     def flush(self) -> None:
@@ -128,6 +134,8 @@ class LmdbStore:
         return write
 
     def written(self) -> None:
+        if self.on_written is not None and self._waiting:
+            self.on_written(self._waiting)
         self._waiting.clear()
         self._removed.clear()
         self._next_commit = self._group_size
@@ -135,7 +143,12 @@ class LmdbStore:
     def close(self) -> None:
         self.flush()
 
-    def _chunk_after(self, last: bytes | None) -> list[bytes]:
+    def keys_after(self, last: bytes | None, size: int = _CHUNK) -> list[bytes]:
+        """Return up to *size* written keys, in order, that follow *last*; None: from the first one.
+
+        Raises:
+            StoreError: the file could not be read.
+        """
         # A transaction per chunk: a long one would hold back the reuse of pages, and the growth of
         # the map, for all others.
         with self.environment.reading() as txn, txn.cursor(self._database) as cursor:
@@ -146,6 +159,6 @@ class LmdbStore:
             keys: list[bytes] = []
             for key in cursor.iternext(keys=True, values=False):
                 keys.append(key)
-                if len(keys) == _CHUNK:
+                if len(keys) == size:
                     break
             return keys
