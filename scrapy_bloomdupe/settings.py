@@ -45,6 +45,9 @@ DEFAULT_JOURNAL = True
 DEFAULT_SYNC = "normal"
 # Some 80,000 URLs: the links that the pages of a site have in common, many times over.
 DEFAULT_CACHE_SIZE = 16_000_000
+# A layer costs a microsecond per look, making the filter anew 3 us per key: with four layers that has been
+# earned when every key has been asked for once more.
+DEFAULT_REBUILD_LAYERS = 4
 # Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
 DEFAULT_PRESET = None
 
@@ -106,6 +109,13 @@ def _size(value: Any) -> int:
     return size
 
 
+def _layers(value: Any) -> int:
+    layers = int(value)
+    if layers < 0 or layers == 1:
+        raise ValueError
+    return layers
+
+
 def _error_rate(value: Any) -> float:
     return sizing.check_error_rate(float(value))
 
@@ -160,6 +170,7 @@ SETTINGS: dict[str, Setting] = {
             _choice(*hashing.SCHEMES),
             f"one of {', '.join(hashing.SCHEMES)}",
         ),
+        Setting("BLOOMDUPE_REBUILD_LAYERS", "4", _layers, "a number of layers, 2 or more, or 0 for never"),
         Setting("BLOOMDUPE_CACHE_SIZE", "16_000_000", _size, "a number of bytes, 0 for none"),
         Setting("BLOOMDUPE_JOURNAL", "True", _flag, "True or False"),
         Setting("BLOOMDUPE_RETRY_FAILED", "False", _flag, "True or False"),
@@ -184,6 +195,7 @@ class BloomdupeSettings:
         dry_run: rules only count what they would have merged.
         retry_failed: requests that ended in failure are kept for the next run.
         cache_size: bytes for URLs that were seen last.
+        rebuild_layers: the filter is made anew in mid-crawl when it has so many layers; 0: never.
     """
 
     directory: Path | None
@@ -191,6 +203,7 @@ class BloomdupeSettings:
     dry_run: bool
     retry_failed: bool
     cache_size: int
+    rebuild_layers: int = 0
 
 
 def read(source: SettingsSource) -> BloomdupeSettings:
@@ -224,7 +237,19 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
+        rebuild_layers=_rebuild_layers(values, store),
     )
+
+
+def _rebuild_layers(values: Mapping[str, Any], store: str | None) -> int:
+    if store == "lmdb":
+        return int(values.get("BLOOMDUPE_REBUILD_LAYERS", DEFAULT_REBUILD_LAYERS))
+    if layers := values.get("BLOOMDUPE_REBUILD_LAYERS"):
+        raise ConfigurationError(
+            f"BLOOMDUPE_REBUILD_LAYERS = {layers} needs BLOOMDUPE_STORE = 'lmdb', not {store!r}: a filter is "
+            "made anew from the keys of its store"
+        )
+    return 0
 
 
 def read_rules(source: SettingsSource, first: Iterable[Any] = ()) -> RuleSet | None:

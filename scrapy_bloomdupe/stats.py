@@ -27,6 +27,7 @@ ERROR_COMMIT = ERROR + "commit"
 ERROR_QUEUE = ERROR + "queue"
 ERROR_SYNC = ERROR + "sync"
 ERROR_GROWTH = ERROR + "growth"
+ERROR_REBUILD = ERROR + "rebuild"
 ERROR_OPEN = ERROR + "open"
 ERROR_CLOSE = ERROR + "close"
 
@@ -60,6 +61,9 @@ COMMIT_SECONDS = PREFIX + "commit_seconds"
 RECOVERED = PREFIX + "recovered/"
 RECOVERABLE = ("filter", "queue")
 
+#: Filters that were made anew in the middle of the crawl.
+REBUILDS = PREFIX + "rebuilds"
+
 # Set when the state is opened, grows, and is closed.
 KEYS = PREFIX + "keys"
 LAYERS = PREFIX + "layers"
@@ -82,6 +86,7 @@ ALL = (
     ERROR_QUEUE,
     ERROR_SYNC,
     ERROR_GROWTH,
+    ERROR_REBUILD,
     ERROR_OPEN,
     ERROR_CLOSE,
     PENDING,
@@ -92,6 +97,7 @@ ALL = (
     COMMITS,
     COMMIT_SECONDS,
     *(RECOVERED + what for what in RECOVERABLE),
+    REBUILDS,
     KEYS,
     LAYERS,
     FILL,

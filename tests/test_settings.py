@@ -34,7 +34,12 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
     value = eval(shown)
     if name == "BLOOMDUPE_DIR":
         assert value == read().directory
-    elif name in ("BLOOMDUPE_DRY_RUN", "BLOOMDUPE_RETRY_FAILED", "BLOOMDUPE_CACHE_SIZE"):
+    elif name in (
+        "BLOOMDUPE_DRY_RUN",
+        "BLOOMDUPE_RETRY_FAILED",
+        "BLOOMDUPE_CACHE_SIZE",
+        "BLOOMDUPE_REBUILD_LAYERS",
+    ):
         assert value == getattr(read(), name.removeprefix("BLOOMDUPE_").lower())
     elif name == "BLOOMDUPE_SYNC":
         assert (value == "full") is read().options.sync
@@ -186,6 +191,15 @@ def test_a_store_in_memory_is_refused_where_a_directory_keeps_the_filter(tmp_pat
     ):
         pass
     assert not (tmp_path / "state" / "seen.bloom").exists()
+
+
+def test_a_filter_without_a_store_is_not_made_anew_and_who_asks_for_it_is_told() -> None:
+    assert [4, 0, 0] == [read(BLOOMDUPE_STORE=store).rebuild_layers for store in ("lmdb", "memory", None)]
+    assert 0 == read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=0).rebuild_layers
+    with pytest.raises(
+        ConfigurationError, match="BLOOMDUPE_REBUILD_LAYERS = 3 needs BLOOMDUPE_STORE = 'lmdb'"
+    ):
+        read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=3)
 
 
 def test_every_verdict_has_a_stat_and_no_stat_has_two_names() -> None:
