@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import scrapy_bloomdupe.hashing as hashing
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.errors import ConfigurationError
+from scrapy_bloomdupe.filters.counters import COUNTING
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
 from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.rules.catalogue import RULES
@@ -31,6 +32,8 @@ DEFAULT_ERROR_RATE = 0.001
 # Without a store a false positive is a lost page: nobody should lose one in 1,000 for not having read
 # this. 1 in 10^6 doubles the bits.
 DEFAULT_BARE_ERROR_RATE = 1e-6
+# Only a crawl that forgets without a store needs counters.
+DEFAULT_FILTER = "mapped"
 # Measured about twice as fast as `classic`, and it touches one memory page per check.
 DEFAULT_LAYOUT = "paged"
 # The fastest; the secret seed over digests keeps a site from aiming at another one's keys.
@@ -150,6 +153,7 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("BLOOMDUPE_DIR", "None", _directory, "a path, or None for JOBDIR/bloomdupe"),
+        Setting("BLOOMDUPE_FILTER", '"mapped"', _choice("mapped", "counting"), "'mapped' or 'counting'"),
         Setting("BLOOMDUPE_STORE", '"lmdb"', _store, "'lmdb', 'memory', or None for no store"),
         Setting("BLOOMDUPE_CAPACITY", "1_000_000", _capacity, "a number of keys, 1 to 1e13"),
         Setting(
@@ -223,7 +227,7 @@ def read(source: SettingsSource) -> BloomdupeSettings:
     options = StateOptions(
         capacity=values.get("BLOOMDUPE_CAPACITY", DEFAULT_CAPACITY),
         error_rate=values.get("BLOOMDUPE_ERROR_RATE", rate),
-        layout=values.get("BLOOMDUPE_LAYOUT", DEFAULT_LAYOUT),
+        layout=_layout(values, store),
         scheme=values.get("BLOOMDUPE_SCHEME", DEFAULT_SCHEME),
         store=store,
         on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
@@ -239,6 +243,21 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
         rebuild_layers=_rebuild_layers(values, store),
     )
+
+
+def _layout(values: Mapping[str, Any], store: str | None) -> str:
+    if values.get("BLOOMDUPE_FILTER", DEFAULT_FILTER) != COUNTING.name:
+        return str(values.get("BLOOMDUPE_LAYOUT", DEFAULT_LAYOUT))
+    if store is not None:
+        raise ConfigurationError(
+            "BLOOMDUPE_FILTER = 'counting' is for BLOOMDUPE_STORE = None: what is deleted in a store is new, "
+            "whatever the filter says, and counters take four times the memory for nothing"
+        )
+    if "BLOOMDUPE_LAYOUT" in values:
+        raise ConfigurationError(
+            "BLOOMDUPE_LAYOUT is for BLOOMDUPE_FILTER = 'mapped': counters have one layout only; leave it out"
+        )
+    return COUNTING.name
 
 
 def _rebuild_layers(values: Mapping[str, Any], store: str | None) -> int:

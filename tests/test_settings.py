@@ -41,6 +41,8 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
         "BLOOMDUPE_REBUILD_LAYERS",
     ):
         assert value == getattr(read(), name.removeprefix("BLOOMDUPE_").lower())
+    elif name == "BLOOMDUPE_FILTER":
+        assert (value == "counting") is (read().options.layout == "counting")
     elif name == "BLOOMDUPE_SYNC":
         assert (value == "full") is read().options.sync
     elif name == "BLOOMDUPE_JOURNAL":
@@ -191,6 +193,20 @@ def test_a_store_in_memory_is_refused_where_a_directory_keeps_the_filter(tmp_pat
     ):
         pass
     assert not (tmp_path / "state" / "seen.bloom").exists()
+
+
+def test_a_filter_that_counts_is_for_a_state_without_a_store() -> None:
+    found = read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=None).options
+    assert ("counting", None, 1e-6) == (found.layout, found.store, found.error_rate)
+    assert "filter" in found.explicit
+    for store in ("lmdb", "memory"):
+        with pytest.raises(ConfigurationError, match="'counting' is for BLOOMDUPE_STORE = None"):
+            read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=store)
+    with pytest.raises(ConfigurationError, match="BLOOMDUPE_LAYOUT is for BLOOMDUPE_FILTER = 'mapped'"):
+        read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=None, BLOOMDUPE_LAYOUT="paged")
+    with pytest.raises(ConfigurationError, match="it takes one of classic, paged"):
+        read(BLOOMDUPE_LAYOUT="counting")
+    assert "classic" == read(BLOOMDUPE_FILTER="mapped", BLOOMDUPE_LAYOUT="classic").options.layout
 
 
 def test_a_filter_without_a_store_is_not_made_anew_and_who_asks_for_it_is_told() -> None:

@@ -50,7 +50,9 @@ def first_layer(layout: Layout, capacity: int, error_rate: float) -> LayerHeader
         ConfigurationError: a value is out of its range.
     """
     size = layout.size_for(capacity, error_rate, SLACK)
-    return LayerHeader(HEADER_SIZE, size.num_bits, size.num_hashes, size.capacity, error_rate, 0)
+    return LayerHeader(
+        HEADER_SIZE, size.num_bits, size.num_hashes, size.capacity, error_rate, 0, layout.width
+    )
 
 
 def next_layer(header: Header, layout: Layout) -> LayerHeader:
@@ -80,4 +82,4 @@ def next_layer(header: Header, layout: Layout) -> LayerHeader:
             break
         slack *= 1.01
     offset = -(-layers[-1].end // HEADER_SIZE) * HEADER_SIZE
-    return LayerHeader(offset, size.num_bits, size.num_hashes, capacity, target, 0)
+    return LayerHeader(offset, size.num_bits, size.num_hashes, capacity, target, 0, layout.width)
