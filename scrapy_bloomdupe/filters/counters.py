@@ -45,12 +45,16 @@ class CountingLayer:
 
     def set(self, probe: bytes) -> None:
         """Raise all counters of the probe by one."""
-        self._raise(*self._find(probe))
+        planes, positions = self._find(probe)
+        _raise(planes, positions, [plane[positions] for plane in planes])
 
     def test_and_set(self, probe: bytes) -> bool:
-        if self.test(probe):
+        planes, positions = self._find(probe)
+        bits = [plane[positions] for plane in planes]
+        zero, one, two, three = bits
+        if (zero | one | two | three).all():
             return True
-        self.set(probe)
+        _raise(planes, positions, bits)
         return False
 
     def take(self, probe: bytes) -> bool:
@@ -86,19 +90,6 @@ class CountingLayer:
     def release(self) -> None:
         self._views.clear()
 
-    def _raise(self, planes: Planes, positions: list[int]) -> None:
-        bits = [plane[positions] for plane in planes]
-        raised = []
-        carry = ~(bits[0] & bits[1] & bits[2] & bits[3])
-        for plane, old in zip(planes, bits, strict=True):
-            if not carry.any():
-                break
-            raised.append((plane, old ^ carry))
-            carry &= old
-        # The highest plane first, see ``take``.
-        for plane, new in reversed(raised):
-            plane[positions] = new
-
     def _find(self, probe: bytes) -> tuple[Planes, list[int]]:
         page, *positions = self._unpack(probe)
         page %= self._num_pages
@@ -114,6 +105,20 @@ class CountingLayer:
             )
             view = self._views[page] = [bitarray(buffer=part, endian="little") for part in parts]
         return view
+
+
+def _raise(planes: Planes, positions: list[int], bits: list[bitarray]) -> None:
+    """Raise the counters at *positions*, of which *bits* are the present values, by one."""
+    raised = []
+    carry = ~(bits[0] & bits[1] & bits[2] & bits[3])
+    for plane, old in zip(planes, bits, strict=True):
+        if not carry.any():
+            break
+        raised.append((plane, old ^ carry))
+        carry &= old
+    # The highest plane first, see ``CountingLayer.take``.
+    for plane, new in reversed(raised):
+        plane[positions] = new
 
 
 class CountingLayout:

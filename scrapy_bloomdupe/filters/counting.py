@@ -66,14 +66,16 @@ class CountingFilter(BloomFilter):
             1 / error_rate): which one is not known, and nothing was changed.
         """
         probe = self._probe(key)
-        having = [number for number, array in enumerate(self._arrays()) if array.test(probe)]
+        arrays = self._arrays()
+        having = [number for number, array in enumerate(arrays) if array.test(probe)] if self._older else [0]
         if len(having) != 1:
             return False
         (number,) = having
-        array = self._arrays()[number]
+        array = arrays[number]
         assert isinstance(array, CountingLayer)
-        array.take(probe)
-        if number == self.num_layers - 1:
+        if not array.take(probe):
+            return False
+        if array is self._newest:
             self._newest_keys = max(0, self._newest_keys - 1)
         else:
             self._removed[number] = self._removed.get(number, 0) + 1
