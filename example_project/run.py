@@ -1,6 +1,6 @@
 """What does a crawl with scrapy-bloomdupe look like? Opens the shop, crawls it, explains the stats.
 
-    python example_project/run.py [s01_default|s02_resume|s03_rules|s04_tmall|all] [--stock]
+    python example_project/run.py [s01_default|s02_resume|s03_rules|s04_tmall|s05_shared|all] [--stock]
 
 The exit code is 0 if everything came out as the shop says it must, otherwise 1. Nothing is left on
 the disk.
@@ -26,6 +26,7 @@ from shop.counts import Counts, count
 from shop.server import read_log
 from shop.site import Ask, Shop
 from side_by_side import RULE_LESSONS, STOCK
+from together import SKIPPED, can_run, s05_shared
 
 SHOP = Shop()
 
@@ -159,16 +160,21 @@ def _sets_cookie(ask: Ask) -> bool:
 
 
 LESSONS = {"s01_default": s01_default, "s02_resume": s02_resume}
+SHARED = "s05_shared"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="run.py", description="Crawl an offline shop.")
-    parser.add_argument("lesson", nargs="?", default="s01_default", choices=[*LESSONS, *RULE_LESSONS, "all"])
+    parser.add_argument(
+        "lesson", nargs="?", default="s01_default", choices=[*LESSONS, *RULE_LESSONS, SHARED, "all"]
+    )
     help_ = "crawl with Scrapy's own filter, for comparison; s03 and s04 do so by themselves"
     parser.add_argument("--stock", action="store_true", help=help_)
     args = parser.parse_args(argv)
     if args.stock and args.lesson in RULE_LESSONS:
         parser.error(f"{args.lesson} compares with Scrapy's own filter by itself: leave --stock out")
+    if args.stock and args.lesson == SHARED:
+        parser.error("Scrapy's own filter shares nothing: leave --stock out")
     if not args.stock and importlib.util.find_spec("scrapy_bloomdupe") is None:
         print(f"{sys.executable} has no scrapy_bloomdupe: `pip install {PROJECT.parent}` first.")
         return 1
@@ -182,6 +188,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.lesson == name or (args.lesson == "all" and not args.stock):
             with tempfile.TemporaryDirectory(prefix="shop-crawl-") as folder:
                 good &= compare(Path(folder))
+    if args.lesson == SHARED or (args.lesson == "all" and not args.stock):
+        if can_run():
+            with tempfile.TemporaryDirectory(prefix="shop-crawl-") as folder:
+                good &= s05_shared(Path(folder))
+        else:
+            print(SKIPPED)
+            good &= args.lesson == "all"
     if args.stock and good:
         whole = count(SHOP)
         print_text(

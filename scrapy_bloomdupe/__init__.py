@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from scrapy_bloomdupe.middleware import UrlRulesMiddleware
     from scrapy_bloomdupe.rules.rule import Key, Match, Rule
     from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
+    from scrapy_bloomdupe.scrapyredisprint import ScrapyRedisFingerprinter
     from scrapy_bloomdupe.seen import SeenSet, Verdict
     from scrapy_bloomdupe.stores.lmdb import LmdbStore
     from scrapy_bloomdupe.stores.memory import MemoryStore
@@ -39,6 +40,7 @@ __all__ = [
     "Rule",
     "RuleSet",
     "RulesFingerprinter",
+    "ScrapyRedisFingerprinter",
     "SeenSet",
     "UrlRulesMiddleware",
     "Verdict",
@@ -59,6 +61,7 @@ _HOMES = {
     "Rule": "rules.rule",
     "RuleSet": "rules.ruleset",
     "RulesFingerprinter": "fingerprinter",
+    "ScrapyRedisFingerprinter": "scrapyredisprint",
     "SeenSet": "seen",
     "UrlRulesMiddleware": "middleware",
     "Verdict": "seen",

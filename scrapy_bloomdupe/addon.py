@@ -10,11 +10,13 @@ from scrapy_bloomdupe.dupefilter import BloomDupeFilter
 from scrapy_bloomdupe.fingerprinter import RulesFingerprinter
 from scrapy_bloomdupe.journalmiddleware import JournalMiddleware
 from scrapy_bloomdupe.middleware import UrlRulesMiddleware
+from scrapy_bloomdupe.sharedmiddleware import SharedMiddleware
 
 # Near the engine: it sees what all other middlewares have made of a request.
 _ORDER = 10
 # Next to the engine, whatever else there is.
 _FIRST = -1_000_000
+_SECOND = _FIRST + 1
 
 
 class Addon:
@@ -28,6 +30,7 @@ class Addon:
         settings.set("DUPEFILTER_CLASS", BloomDupeFilter, priority="addon")
         _add(settings, "SPIDER_MIDDLEWARES", UrlRulesMiddleware, _ORDER)
         _add(settings, "SPIDER_MIDDLEWARES", JournalMiddleware, _FIRST)
+        _add(settings, "SPIDER_MIDDLEWARES", SharedMiddleware, _SECOND)
         _add(settings, "DOWNLOADER_MIDDLEWARES", JournalMiddleware, _FIRST)
         if settings.getbool("BLOOMDUPE_FINGERPRINTER"):
             settings.set("REQUEST_FINGERPRINTER_CLASS", RulesFingerprinter, priority="addon")

@@ -11,7 +11,7 @@ from pathlib import Path
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.counting import class_for, open_filter
-from scrapy_bloomdupe.identity import StateOptions
+from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.records import Seal, read_seal
@@ -81,6 +81,8 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
     identity = {**options.identity, "store": options.store or "none"}
     if where is not None:
         identity[JOURNAL_MARK] = where
+    if options.is_shared:
+        identity[SHARED_MARK] = "new"
     try:
         if name is not None:
             path = directory / name

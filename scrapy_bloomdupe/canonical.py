@@ -10,7 +10,7 @@ repeat in another one. Sorting the parameters is the usual n log n.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from string import ascii_letters, digits
 
 # RFC 3986, section 2.3; w3lib.url.RFC3986_UNRESERVED.
@@ -50,6 +50,21 @@ _PATH_CANONICAL = frozenset(digits for digits, form in _PATH_ESCAPES.items() if 
 _QUERY_CANONICAL = frozenset(digits for digits, form in _QUERY_ESCAPES.items() if form == f"%{digits}")
 _DECODED = {f"{byte:02X}": chr(byte) for byte in range(0x20, 0x100)}
 
+
+def _finder(canonical: Set[str]) -> Callable[[str], list[str]]:
+    """Return text -> what follows each `%` of it that begins none of these escapes, two digits or less."""
+    ends = {
+        high: "".join(sorted(pair[1] for pair in canonical if pair[0] == high)) for high in f"{digits}ABCDEF"
+    }
+    known = "|".join(f"{high}[{low}]" for high, low in ends.items() if low)
+    return re.compile(f"%(?!{known})(.{{0,2}})", re.DOTALL).findall
+
+
+# Most URLs have none: Scrapy has escaped what a page's link has not, and in capitals.
+_odd_in_path = _finder(_PATH_CANONICAL)
+_odd_in_query = _finder(_QUERY_CANONICAL)
+_find_ascii = re.compile("%[0-7]").search
+
 # The `=` and `&` of a query with one `=` in each of its parameters.
 _MANY = 64
 _REGULAR = frozenset(b"&".join([b"="] * count) for count in range(1, _MANY + 1))
@@ -88,8 +103,8 @@ def canonical(url: str) -> bytes | None:
     if base.encode().translate(None, _IN_PATH):
         return None
     try:
-        if "%" in base:
-            base = origin + _with_escapes(base[slash:], _PATH_CANONICAL, _PATH_ESCAPES)
+        if "%" in base and (odd := _odd_in_path(base)):
+            base = origin + _with_escapes(base[slash:], odd, _PATH_ESCAPES)
         if mark and (query := _canonical_query(query)):
             return f"{base}?{query}".encode()
     except KeyError:
@@ -107,13 +122,13 @@ def _is_plain(origin: str) -> bool:
     return plain
 
 
-def _with_escapes(text: str, canonical: frozenset[str], forms: Mapping[str, str]) -> str:
-    """Return *text* with its escapes in their canonical form.
+def _with_escapes(text: str, odd: Iterable[str], forms: Mapping[str, str]) -> str:
+    """Return *text* with its escapes in their canonical form; *odd* are those that are not.
 
     Raises:
         KeyError: not easy.
     """
-    for pair in _escapes_in(text) - canonical:
+    for pair in set(odd):
         # Every `%` begins an escape, so nothing else looks like this one, before or after.
         text = text.replace(f"%{pair}", forms[pair])
     return text
@@ -130,8 +145,8 @@ def _canonical_query(query: str) -> str:
         KeyError: not easy.
     """
     marks = query.encode().translate(None, _IN_QUERY)
-    if "%" in query:
-        query = _with_escapes(query, _QUERY_CANONICAL, _QUERY_ESCAPES)
+    if "%" in query and (odd := _odd_in_query(query)):
+        query = _with_escapes(query, odd, _QUERY_ESCAPES)
     if marks not in _REGULAR:
         for code in set(marks):
             query = query.replace(*_QUERY_FORMS[code])
@@ -139,13 +154,19 @@ def _canonical_query(query: str) -> str:
             query = "&".join([_regular(field) for field in query.split("&") if field])
     if "&" not in query:
         return query
-    if "%" in query and _needs_decoding(query):
-        return _sorted_decoded(query)
     # With a mark that is below every other character for the `=`, texts compare as their pairs do: no need
-    # to cut them. Names differ or nothing is escaped, so an escape is compared with nothing.
-    fields = query.replace("=", "!").split("&")
+    # to cut them.
+    if "%" not in query:
+        fields = query.replace("=", "!").split("&")
+        fields.sort()
+        return "&".join(fields).replace("!", "=")
+    if _find_ascii(query) and _needs_decoding(query):
+        return _sorted_decoded(query)
+    # Names differ and none has an escape, so none is compared; or they are of bytes above ASCII, and with a
+    # mark above every other character for the `%` they compare as those do.
+    fields = query.replace("=", "!").replace("%", "\x7f").split("&")
     fields.sort()
-    return "&".join(fields).replace("!", "=")
+    return "&".join(fields).replace("!", "=").replace("\x7f", "%")
 
 
 def _regular(field: str) -> str:
@@ -154,8 +175,11 @@ def _regular(field: str) -> str:
 
 
 def _needs_decoding(query: str) -> bool:
-    """Return whether an escape decides the order: one in a name, or, where names are the same, in a value."""
-    names = [field.partition("=")[0] for field in query.split("&")]
+    """Return whether an escape decides the order: one in a name, or, where names are the same, in a value.
+
+    Each parameter has one ``=``.
+    """
+    names = query.replace("&", "=").split("=")[::2]
     return len(set(names)) < len(names) or "%" in "".join(names)
 
 

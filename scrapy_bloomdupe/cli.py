@@ -10,27 +10,26 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import scrapy_bloomdupe.cli_remote as cli_remote
 import scrapy_bloomdupe.rebuilding as rebuilding
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
-from scrapy_bloomdupe.building import FilterValues, Progress
+from scrapy_bloomdupe.building import FilterValues
+from scrapy_bloomdupe.cli_import import add_import, run_import
 from scrapy_bloomdupe.cli_journal import add_pending, journal_info, print_journal
+from scrapy_bloomdupe.cli_places import progress
 from scrapy_bloomdupe.cli_rules import add_commands
 from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
 from scrapy_bloomdupe.hashing import SCHEMES
-from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.importing import ImportCounts, open_seen, read_seen
-from scrapy_bloomdupe.opening import open_or_create
-from scrapy_bloomdupe.progress import Bar
 from scrapy_bloomdupe.report import size as sized
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, locate
 from scrapy_bloomdupe.stores.environment import Environment
@@ -93,29 +92,26 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true")
 
     sub = command("info", _info, "Print parameters, keys, fill and sizes; also beside a running crawl.")
-    _add_directory(sub)
+    cli_remote.add_place(sub)
     sub.add_argument("--json", action="store_true")
 
-    sub = command("check", _check, "Check that all files are whole and belong together.")
-    _add_directory(sub)
+    sub = command("check", _check, "Check that all parts are whole and belong together.")
+    cli_remote.add_place(sub, store=True)
+    sub.add_argument("--sample", type=_count, metavar="N", help="on a server: look for so many keys, not all")
 
     add_pending(command)
 
     sub = command("rebuild", _rebuild, "Make the filter of a closed state anew from its exact store.")
-    _add_directory(sub)
+    cli_remote.add_place(sub, store=True)
     _add_filter(sub)
 
-    sub = command("import", _import, "Read Scrapy's own requests.seen into the seen-set of its JOBDIR.")
-    sub.add_argument("jobdir", type=Path, metavar="JOBDIR", help="the JOBDIR of a stopped crawl")
-    sub.add_argument("--to", type=Path, metavar="DIR", help="instead of JOBDIR/bloomdupe")
-    sub.add_argument("--no-store", action="store_true", help="for BLOOMDUPE_STORE = None")
+    cli_remote.add_clear(command)
+
+    sub = command("import", run_import, "Read what Scrapy or scrapy-redis has seen into a seen-set.")
+    add_import(sub)
     _add_filter(sub)
     add_commands(command, commands)
     return parser
-
-
-def _add_directory(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="a JOBDIR, or the directory of a state")
 
 
 def _add_filter(parser: argparse.ArgumentParser) -> None:
@@ -148,6 +144,8 @@ def _size(arguments: argparse.Namespace) -> int:
 
 
 def _info(arguments: argparse.Namespace) -> int:
+    if cli_remote.is_remote(arguments, "key", "table"):
+        return cli_remote.info(arguments)
     directory = locate(arguments.directory)
     filter = BloomFilter.open(directory / FILTER_NAME, readonly=True)  # noqa: A001
     try:
@@ -193,9 +191,11 @@ def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None)
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    if cli_remote.is_remote(arguments, "key", "table", "sample", "store"):
+        return cli_remote.check(arguments)
     directory = locate(arguments.directory)
     _announce_walk(directory)
-    problems = list(rebuilding.check(directory, _progress("checking")))
+    problems = list(rebuilding.check(directory, progress("checking")))
     for problem in problems:
         print(problem)
     if not problems:
@@ -208,10 +208,12 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _rebuild(arguments: argparse.Namespace) -> int:
+    if cli_remote.is_remote(arguments, "key", "table", "store"):
+        return cli_remote.rebuild(arguments)
     directory = locate(arguments.directory)
     plan = rebuilding.FilterPlan(arguments.capacity, arguments.error_rate, arguments.layout, arguments.scheme)
     _announce_walk(directory)
-    new = rebuilding.rebuild(directory, plan, _DEFAULTS, _progress("rebuilding"))
+    new = rebuilding.rebuild(directory, plan, _DEFAULTS, progress("rebuilding"))
     print(
         f"{directory / FILTER_NAME}: {new.num_keys:,} keys, made for {new.capacity:,} at an error rate of "
         f"{new.error_rate:g}"
@@ -223,50 +225,6 @@ def _announce_walk(directory: Path) -> None:
     path = environment_path(directory)
     if path.is_file() and path.stat().st_size > _LONG_WALK:
         print(f"looking at every page of {path}, {sized(path.stat().st_size)}", file=sys.stderr)
-
-
-def _import(arguments: argparse.Namespace) -> int:
-    source = open_seen(arguments.jobdir)
-    file_size = source.stat().st_size
-    bare_rate = settings.DEFAULT_BARE_ERROR_RATE if arguments.no_store else settings.DEFAULT_ERROR_RATE
-    options = StateOptions(
-        # An entry takes 22 bytes at the least: room for twice what is there.
-        capacity=arguments.capacity or max(settings.DEFAULT_CAPACITY, 2 * file_size // 22),
-        error_rate=arguments.error_rate or bare_rate,
-        layout=arguments.layout or settings.DEFAULT_LAYOUT,
-        scheme=arguments.scheme or settings.DEFAULT_SCHEME,
-        store=None if arguments.no_store else "lmdb",
-        identity={"importing": "1"},
-    )
-    state = open_or_create(arguments.to or arguments.jobdir / "bloomdupe", options)
-    counts = ImportCounts()
-    added = 0
-    try:
-        with Bar("importing", file_size, "B") as bar:
-            for key in read_seen(source, counts):
-                added += not state.seen.check_and_add(key).seen
-                bar.reached(counts.bytes_read)
-        state.set_identity({k: v for k, v in state.filter.identity.items() if k != "importing"})
-    finally:
-        state.close()
-    print(f"{source}: {counts.keys:,} fingerprints, {added:,} of them new in {state.directory}")
-    if counts.bytes_skipped:
-        print(
-            f"{counts.bytes_skipped:,} bytes were no whole entry (an unclean end cuts the last one off): "
-            "their pages will be crawled again"
-        )
-    return 0
-
-
-def _progress(what: str) -> Progress:
-    def progress(keys: Iterable[bytes], total: int) -> Iterator[bytes]:
-        with Bar(what, total, "keys") as bar:
-            for done, key in enumerate(keys, 1):
-                yield key
-                if not done % 1000:
-                    bar.reached(done)
-
-    return progress
 
 
 def _capacity(text: str) -> int:
@@ -281,3 +239,10 @@ def _error_rate(text: str) -> float:
         return sizing.check_error_rate(float(text))
     except ValueError as exc:
         raise argparse.ArgumentTypeError(str(exc)) from None
+
+
+def _count(text: str) -> int:
+    count = int(text.replace("_", "")) if text.replace("_", "").isdecimal() else 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of keys, 1 or more")
+    return count

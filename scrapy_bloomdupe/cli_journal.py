@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_bloomdupe.assembling import JOURNAL_MARK
+from scrapy_bloomdupe.cli_places import plain, refuse_url
 from scrapy_bloomdupe.errors import StateNotFound
 from scrapy_bloomdupe.records import JournalView, Record
 from scrapy_bloomdupe.requestbytes import peek
@@ -69,6 +70,7 @@ def _ending(in_order: bool) -> str:
 
 
 def _pending(arguments: argparse.Namespace) -> int:
+    refuse_url(arguments.directory, "the journal of pending requests is in a directory: give the JOBDIR")
     directory = locate(arguments.directory)
     with _viewing(directory) as view:
         count = view.num_failed if arguments.failed else view.num_pending
@@ -127,23 +129,18 @@ def _print_rows(rows: Iterable[dict[str, Any]], count: int) -> int:
             print(_COLUMNS.format("number", "priority", "method", "callback", "spider", "url"))
         shown += 1
         cells = [row["number"], row.get("priority", "-")]
-        cells += [_plain(row.get(name) or "-") for name in ("method", "callback", "spider")]
+        cells += [plain(row.get(name) or "-") for name in ("method", "callback", "spider")]
         if "damaged" in row:
             damaged += 1
-            cells.append(_plain(f"damaged: {row['damaged']}"))
+            cells.append(plain(f"damaged: {row['damaged']}"))
         else:
-            cells.append(_plain(row["url"]))
+            cells.append(plain(row["url"]))
         print(_COLUMNS.format(*cells))
     if shown < count:
         print(f"and {count - shown:,} more: --limit 0 shows all")
     if damaged:
         print(f"{damaged:,} of these are damaged: their pages stay pending. Restore the file from a copy")
     return 1 if damaged else 0
-
-
-def _plain(text: str) -> str:
-    """Keep what a site or a damaged file can have put there from a terminal."""
-    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _limit(text: str) -> int:

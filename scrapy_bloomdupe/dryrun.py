@@ -27,6 +27,10 @@ class Fingerprints:
     def __init__(self, keys: RequestKeys) -> None:
         self.key = keys.fingerprint
 
+    def key_of(self, request: Request, decision: Decision | None) -> bytes:
+        """As ``key``: the decision does not matter."""
+        return self.key(request)
+
 
 class DryRun:
     """The seen-set that the rules would have made, in temporary files.

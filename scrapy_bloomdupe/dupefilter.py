@@ -18,24 +18,27 @@ from scrapy.dupefilters import RFPDupeFilter
 from scrapy.settings import Settings
 
 import scrapy_bloomdupe.engine as engine
+import scrapy_bloomdupe.scrapyredis as scrapyredis
 import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
 import scrapy_bloomdupe.telling as telling
 from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
-from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, message
+from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, RemoteEmptied, RemoteError, message
 from scrapy_bloomdupe.growing import GrowthWatch
 from scrapy_bloomdupe.journaling import Journaling
 from scrapy_bloomdupe.journalmiddleware import attach
 from scrapy_bloomdupe.keys import META_KEY, SPECIAL_META, RequestKeys, of_crawler, speaks, with_middleware
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.rawfront import UNKNOWN, RawFront
-from scrapy_bloomdupe.redirects import RedirectPasses
+from scrapy_bloomdupe.redirects import ASKED, RedirectPasses
 from scrapy_bloomdupe.renewing import Renewer
 from scrapy_bloomdupe.rules.ruleset import Decision
 from scrapy_bloomdupe.rulewatch import RuleWatch, idle_rules
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.settings import BloomdupeSettings
+from scrapy_bloomdupe.sharedmiddleware import attach as attach_shared
+from scrapy_bloomdupe.sharing import Sharing, share
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue, refuse_half_adopted
 from scrapy_bloomdupe.unit import META_UNIT
@@ -52,10 +55,14 @@ logger = logging.getLogger(__name__)
 Link = TypeVar("Link", bound=Any)
 
 _VERDICTS = stats.VERDICTS
+_NEW, _NEW_STAT = Verdict.NEW, stats.VERDICTS[Verdict.NEW]
 # So many requests are written down between two looks at whether too much waits.
 _RELIEF = 100
 # What keeps a request from being judged by its URL alone: a key of its own, a redirect, a replay.
-_PASSES_FRONT = SPECIAL_META | {"redirect_urls", META_UNIT}
+_PASSES_FRONT = SPECIAL_META | {"redirect_urls", ASKED, META_UNIT}
+
+# Keys that are kept between the question to a server and the verdict.
+_AHEAD = 10_000
 
 #: ``finish_reason`` of a crawl whose state could not be opened.
 REFUSED = "bloomdupe_refused"
@@ -94,7 +101,12 @@ class BloomDupeFilter(RFPDupeFilter):
         self._refused = False
         self._committer: Committer | None = None
         self._journaling: Journaling | None = None
+        self._sharing: Sharing | None = None
+        # With scrapy-redis: where its queue is, and what our names begin with there.
+        self._shared_queue: tuple[str, str] | tuple[None, None] = None, None
         self._front: RawFront | None = None
+        # Of plain GET requests that a server is asked about, until they are scheduled.
+        self._ahead: dict[str, bytes] = {}
         self._has_rules = True
         self._journalled = 0
         self._queue = QueueCheck()
@@ -104,14 +116,30 @@ class BloomDupeFilter(RFPDupeFilter):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls._of(crawler, None, None)
+
+    @classmethod
+    def from_spider(cls, spider: Spider) -> Self:
+        """Make the filter of scrapy-redis' scheduler: what is seen is shared on the server of its queue."""
+        crawler = spider.crawler
+        self = cls._of(crawler, *scrapyredis.place(crawler.settings))
+        if engine.is_crawling(crawler):
+            # That scheduler opens no filter: later it would miss the signal that the crawl has begun.
+            self.open()
+        return self
+
+    @classmethod
+    def _of(cls, crawler: Crawler, queue: str | None, key: str | None) -> Self:
         fingerprinter = crawler.request_fingerprinter
         assert fingerprinter is not None
         debug = crawler.settings.getbool("DUPEFILTER_DEBUG")
         self = cls(None, debug, fingerprinter=fingerprinter, crawler=crawler)
+        if queue is not None and key is not None:
+            self._shared_queue = queue, key
         if engine.is_crawling(crawler):
             # Now or never: the scheduler that is being made opens its queue before this filter.
             try:
-                self._prepare_journal(crawler)
+                self._prepare(crawler)
             except Exception as exc:
                 self._trouble = exc
         return self
@@ -150,8 +178,9 @@ class BloomDupeFilter(RFPDupeFilter):
             state = self._state
             if state is None:
                 return False
-        front = self._front
-        url = None
+        front, keys = self._front, self._keys
+        decision, url = None, None
+        ahead: bytes | None = None
         if (
             front is not None
             and request.method == "GET"
@@ -162,12 +191,17 @@ class BloomDupeFilter(RFPDupeFilter):
             if (known := front.find(url)) is not UNKNOWN:
                 self._count_known(url, known)
                 return True
+            if self._ahead:
+                ahead = self._ahead.pop(url, None)
+        key: bytes | None
         try:
-            if self._has_rules or META_KEY in request.meta:
+            if ahead is not None:
+                key = ahead
+            elif self._has_rules or (url is None and META_KEY in request.meta):
                 decision = self._decide(request)
-                key = self._asked.key(request)
+                key = self._asked.key_of(request, decision)
             else:
-                decision, key = None, self._keys.fingerprint(request)
+                key = (keys.of_get(url) if url is not None else None) or keys.fingerprint(request)
         except Exception as exc:
             self._watch.failed(stats.ERROR_KEY, exc, request)
             return self._journal(request, None, seen=False)
@@ -179,21 +213,26 @@ class BloomDupeFilter(RFPDupeFilter):
         try:
             verdict = state.seen.check_and_add(key)
         except Exception as exc:
-            self._watch.failed(stats.ERROR_CHECK, exc, request)
+            if isinstance(exc, RemoteEmptied):
+                self._watch.count(stats.ERROR_SERVER)  # it has answered; what that means is said once
+            else:
+                place = stats.ERROR_SERVER if isinstance(exc, RemoteError) else stats.ERROR_CHECK
+                self._watch.failed(place, exc, request)
+            if self._sharing is not None:
+                self._sharing.failed(exc)
             return self._journal(request, None, seen=False)
-        seen = verdict.seen
-        self._watch.count(_VERDICTS[verdict])
+        seen = verdict is not _NEW and verdict.seen
+        self._watch.count(_NEW_STAT if verdict is _NEW else _VERDICTS[verdict])
         if decision is not None:
             self._judged(request, decision, seen=seen)
-        if seen and "redirect_urls" in request.meta and self._is_own_redirect(request, key):
-            self._watch.count(stats.REDIRECT_PASS)
-            seen = False
-        elif not seen and state.seen.frozen:
-            url = None  # judged, and not remembered
-        self._redirects.asked(request)
+        if url is None:
+            if seen and "redirect_urls" in request.meta and self._is_own_redirect(request, key):
+                self._watch.count(stats.REDIRECT_PASS)
+                seen = False
+            self._redirects.asked(request)
         filtered = seen if self._journaling is None else self._journal(request, key, seen=seen)
-        # Whether it was filtered or passes: from now on it is seen.
-        if url is not None and front is not None:
+        # Whether it was filtered or passes: from now on it is seen. Unless it was judged and not remembered.
+        if url is not None and front is not None and (seen or not state.seen.frozen):
             front.put(url, decision)
         return filtered
 
@@ -261,6 +300,18 @@ class BloomDupeFilter(RFPDupeFilter):
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
 
+    def clear(self) -> None:
+        """Forget all that is shared, for scrapy-redis' scheduler: at the start (``SCHEDULER_FLUSH_ON_START``)
+        or at the end (without ``SCHEDULER_PERSIST``).
+
+        Raises:
+            RemoteError: not all of it is forgotten.
+        """
+        if self._state is None and not self._refused:
+            self.open()
+        if self._sharing is not None:
+            self._sharing.clear()
+
     def close(self, reason: str) -> None:
         state = self._state
         if state is None:
@@ -273,7 +324,9 @@ class BloomDupeFilter(RFPDupeFilter):
                 journaling.finish()
             except Exception as exc:
                 journaling.stop(exc)
-        self._committer = self._state = self._front = None
+        if self._sharing is not None:
+            self._watch.attempt(stats.ERROR_CLOSE, self._sharing.close)
+        self._committer = self._state = self._front = self._sharing = None
         # A request that comes after this passes, as at any failure; it does not open a new state.
         self._refused = True
         telling.closing(state, self._watch, self._rules.lines())
@@ -293,7 +346,7 @@ class BloomDupeFilter(RFPDupeFilter):
             )
         if self._trouble is not None:
             raise self._trouble
-        read = bloomdupe_settings.read(self._settings)
+        read = self._read()
         if self._crawler is not None:
             self._keys = of_crawler(self._crawler)
         keys = self._keys
@@ -308,6 +361,17 @@ class BloomDupeFilter(RFPDupeFilter):
         where = read.directory
         state = open_temporary(options) if where is None else open_or_create(where, options)
         try:
+            if read.shared is not None and self._crawler is not None:
+                self._sharing = share(
+                    self._crawler,
+                    state,
+                    read.shared,
+                    self._watch,
+                    self._key_ahead,
+                    identity=options.identity,
+                    cache_size=read.cache_size,
+                    sync=options.sync,
+                )
             telling.publish(state, self._watch)
             if dry:
                 self._dry_run = DryRun(keys, read.options, self._settings, self._watch)
@@ -320,7 +384,8 @@ class BloomDupeFilter(RFPDupeFilter):
         if read.cache_size and not dry and keys.by_url:
             self._front = RawFront(read.cache_size)
             state.seen.on_forget = self._front.clear
-        known = Verdict.UNCONFIRMED if state.store is None else Verdict.DUPLICATE
+        exact = state.store is not None or state.seen.store is not None
+        known = Verdict.DUPLICATE if exact else Verdict.UNCONFIRMED
         self._known_verdict = stats.VERDICTS[known]
         if self._crawler is not None:
             _of_crawler[self._crawler] = self
@@ -335,13 +400,43 @@ class BloomDupeFilter(RFPDupeFilter):
             connect(self._spider_opened, signal=signals.spider_opened)
             connect(self._spider_closed, signal=signals.spider_closed)
 
-    def _prepare_journal(self, crawler: Crawler) -> None:
-        read = bloomdupe_settings.read(self._settings)
+    def _read(self) -> BloomdupeSettings:
+        queue, key = self._shared_queue
+        return bloomdupe_settings.read(self._settings, queue=queue, key=key)
+
+    def _key_ahead(self, request: Request) -> bytes | None:
+        """Return the key that a server is to be asked for before *request* is scheduled."""
+        front = self._front
+        if request.dont_filter:
+            return None
+        if (
+            front is None
+            or request.method != "GET"
+            or request.body
+            or not _PASSES_FRONT.isdisjoint(request.meta)
+        ):
+            return self._asked.key(request)
+        url = request.url
+        if front.find(url) is not UNKNOWN:
+            return None
+        if self._has_rules:  # they remember what they said of a request
+            return self._asked.key(request)
+        key = self._ahead.get(url)
+        if key is None:
+            if len(self._ahead) >= _AHEAD:  # of requests that never came
+                self._ahead.clear()
+            key = self._ahead[url] = self._keys.fingerprint(request)
+        return key
+
+    def _prepare(self, crawler: Crawler) -> None:
+        read = self._read()
+        if read.shared is not None:
+            attach_shared(crawler)
         jobdir = self._settings.get("JOBDIR")
         if read.directory is not None and read.options.journal:
             attach(crawler)
             self._queue = check_queue(Path(jobdir) if jobdir else None, read.directory.absolute())
-        elif jobdir:
+        elif jobdir and self._shared_queue[0] is None:
             refuse_half_adopted(Path(jobdir))
 
     def _start_journal(self, state: State, read: BloomdupeSettings) -> Journaling | None:
@@ -369,6 +464,8 @@ class BloomDupeFilter(RFPDupeFilter):
         if self._committer is None:
             return
         self._committer.start()
+        if self._sharing is not None:
+            self._sharing.start()
         rules, spider = self._keys.rules, self._watch.spider
         if rules is not None and self._dry_run is None and self._crawler not in with_middleware:
             idle = idle_rules(rules, spider.name if spider is not None else None)

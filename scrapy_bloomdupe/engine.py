@@ -5,7 +5,8 @@ Only what a duplicate filter needs; it decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import scrapy
@@ -14,6 +15,8 @@ from scrapy.exceptions import CloseSpider
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
+
+from scrapy_bloomdupe.ahead import AsyncioTurns, Turns
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -139,6 +142,26 @@ async def next_turn() -> None:
     turn: Deferred[None] = Deferred()
     call_soon(lambda: turn.callback(None))
     await maybe_deferred_to_future(turn)
+
+
+class TwistedTurns:
+    """``ahead.Turns`` without asyncio."""
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        return Deferred.fromCoroutine(coroutine).cancel
+
+    def pause(self) -> tuple[Awaitable[None], Callable[[], None]]:
+        waiting: Deferred[None] = Deferred()
+        return waiting, lambda: call_soon(lambda: None if waiting.called else waiting.callback(None))
+
+
+def turns() -> Turns:
+    """Return how things take turns in this crawl; to be called while it runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return TwistedTurns()
+    return AsyncioTurns()
 
 
 class Repeater:

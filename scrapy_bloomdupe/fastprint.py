@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # body is hexadecimal there, and a URL that is easy has nothing that JSON escapes.
 _FORM = '{{"body": "{}", "headers": {{}}, "method": "{}", "url": "'
 _NO_BODY = {method: _FORM.format("", method).encode() for method in METHODS}
+_GET = _NO_BODY["GET"]
 
 
 def fast_fingerprint(request: Request) -> bytes | None:
@@ -45,7 +46,14 @@ def fast_fingerprint(request: Request) -> bytes | None:
     return sha1(_NO_BODY[method] + form + b'"}').digest()
 
 
-def not_easy(request: Request) -> None:
+def fast_fingerprint_of_get(url: str) -> bytes | None:
+    """Return what ``fast_fingerprint`` does of a GET request without body and ``verbatim_url``."""
+    if type(url) is not str or (form := canonical(url)) is None:
+        return None
+    return sha1(_GET + form + b'"}').digest()
+
+
+def not_easy(request: object) -> None:
     """Return None: the fast way of a fingerprinter that has none."""
 
 

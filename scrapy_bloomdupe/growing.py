@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 #: ``finish_reason`` of a crawl whose filter was full.
 FULL = "bloomdupe_full"
 
-# Without a store the crawl stops before the rate passes ten times the asked one. Between two looks at
-# it, one hundredth of the capacity apart, it grows by a quarter at the most (k = 30).
-_STOP_AT = 7.5
+#: Without a store the crawl stops before the rate passes ten times the asked one. Between two looks at
+#: it, one hundredth of the capacity apart, it grows by a quarter at the most (k = 30).
+STOP_AT = 7.5
 
 
 class GrowthWatch:
@@ -42,8 +42,14 @@ class GrowthWatch:
             return
         self._watch.count(stats.ERROR_GROWTH)
         if self._watch.is_first(stats.ERROR_GROWTH):
-            logger.error(report.overfull(growth, exact=state.store is not None), extra=extra)
-        if state.store is None and growth.rate > _STOP_AT * state.filter.error_rate:
+            logger.error(
+                report.overfull(growth, exact=state.store is not None or state.shared is not None),
+                extra=extra,
+            )
+        if state.shared is not None:
+            # It only saves questions to a server: what it does not know is asked there.
+            state.seen.frozen = True
+        elif state.store is None and growth.rate > STOP_AT * state.filter.error_rate:
             if not state.seen.frozen:
                 logger.error(report.full(growth, state.filter.error_rate), extra=extra)
                 if self._crawler is not None and engine.is_crawling(self._crawler):

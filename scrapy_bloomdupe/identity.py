@@ -13,6 +13,9 @@ from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.counters import COUNTING
 from scrapy_bloomdupe.statefiles import read_rules_file
 
+#: In the identity of a crawl's own filter: what is seen lies on a server; the epoch that was found there.
+SHARED_MARK = "shared"
+
 
 @dataclass(frozen=True)
 class StateOptions:
@@ -28,6 +31,8 @@ class StateOptions:
         on_mismatch: ``error``, or ``new``: move a state of another meaning aside and start anew.
         explicit: names of the attributes that somebody asked for; the others give way to the file.
         sync: bring every commit to the disk.
+        policy: one of ``seen.POLICIES``.
+        is_shared: what is seen lies on a server; here is what this crawl knows of it.
         journal: whether to keep a journal of pending requests; None: leave one that is there as it is.
     """
 
@@ -42,6 +47,8 @@ class StateOptions:
     rules: Mapping[str, str] = field(default_factory=dict)
     journal: bool | None = None
     sync: bool = False
+    policy: str = "positives"
+    is_shared: bool = False
 
     def with_identity(self, identity: Mapping[str, str], rules: Mapping[str, str]) -> StateOptions:
         """Return the same options for keys of this meaning."""
@@ -84,6 +91,13 @@ def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A
         raise StateMismatch(
             f"{directory}: `bloomdupe import` was cut short there, and part of what Scrapy's filter had seen "
             "is missing; run it again (what is in already is not added twice)"
+        )
+    if bool(made.get(SHARED_MARK)) != options.is_shared:
+        here, there = ("on a server", "here") if options.is_shared else ("here", "on a server")
+        raise StateMismatch(
+            f"{directory} belongs to a crawl that kept what was seen {there}, this one keeps it {here}: most "
+            "of it would not be known. Go back to the former BLOOMDUPE_FILTER and BLOOMDUPE_STORE, set "
+            "BLOOMDUPE_ON_MISMATCH = 'new' to move the state aside and start anew, or use another directory"
         )
     store = options.store or "none"
     if made.get("store") != store:

@@ -125,7 +125,7 @@ class Journaling:
         """Set the figures of the journal."""
         self._watch.set(stats.PENDING, len(self._journal))
         self._watch.set(stats.DONE, self._journal.num_done - self._done_before)
-        if self._journal.num_failed:
+        if self._journal.num_failed or self._watch.value(stats.FAILED):
             self._watch.set(stats.FAILED, self._journal.num_failed)
         if self.resumption.num_replayed:
             self._watch.set(stats.REPLAYED, self.resumption.num_replayed)

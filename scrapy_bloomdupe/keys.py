@@ -14,7 +14,13 @@ from scrapy import Request
 
 import scrapy_bloomdupe.settings as settings
 from scrapy_bloomdupe.canary import canary_requests
-from scrapy_bloomdupe.fastprint import fast_way_of, is_scrapys
+from scrapy_bloomdupe.fastprint import (
+    fast_fingerprint,
+    fast_fingerprint_of_get,
+    fast_way_of,
+    is_scrapys,
+    not_easy,
+)
 from scrapy_bloomdupe.hashing import as_key
 from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
 
@@ -31,6 +37,8 @@ DELIVERED_KEY = "bloomdupe_delivered_key"
 #: In ``request.meta``: the value of ``META_KEY`` and the URL that it was given for. An errback or a
 #: downloader middleware can copy the meta before there is a response.
 GIVEN_FOR = "bloomdupe_key_given_for"
+
+_UNDECIDED = object()
 
 #: What in a request's meta can give it another key than its URL does.
 SPECIAL_META = frozenset({META_KEY, "verbatim_url"})
@@ -54,10 +62,13 @@ class RequestKeys:
         self.rules = rules
         self._fingerprinter = fingerprinter
         self._fast_fingerprint = fast_way_of(fingerprinter)
+        #: URL -> its fingerprint in a GET request without body and ``SPECIAL_META``; None: not easy, ask
+        #: ``fingerprint``.
+        self.of_get = fast_fingerprint_of_get if self._fast_fingerprint is fast_fingerprint else not_easy
         self._spider = spider
         # By object: the middleware, the filter and the log ask for the same request; a copy of it is
         # another one, whatever its meta says.
-        self._decisions: WeakKeyDictionary[Request, Decision | None] = WeakKeyDictionary()
+        self._decisions: WeakKeyDictionary[Request, object] = WeakKeyDictionary()
 
     @property
     def by_url(self) -> bool:
@@ -78,6 +89,10 @@ class RequestKeys:
             decision = self.decide(request)
         except Exception:
             decision = None
+        return self.key_of(request, decision)
+
+    def key_of(self, request: Request, decision: Decision | None) -> bytes | None:
+        """As ``key``, of a request that was decided."""
         if decision is None or not speaks(decision):
             return self.fingerprint(request)
         return None if decision.action == "keep" else decision.digest()
@@ -95,11 +110,10 @@ class RequestKeys:
         """
         if self.rules is None and META_KEY not in request.meta:
             return None
-        if request in self._decisions:
-            return self._decisions[request]
-        decision = self._decide(request)
-        self._decisions[request] = decision
-        return decision
+        decision = self._decisions.get(request, _UNDECIDED)
+        if decision is _UNDECIDED:
+            decision = self._decisions[request] = self._decide(request)
+        return decision  # type: ignore[return-value]
 
     def remember(self, request: Request, decision: Decision | None) -> None:
         """Take *decision* for *request*, which was made of another one that was decided, or that the

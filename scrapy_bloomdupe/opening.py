@@ -46,6 +46,8 @@ def open_or_create(directory: Path, options: StateOptions) -> State:
     except BaseException:
         lock.release()
         raise
+    if options.policy == "always":
+        state.decide_by(options.policy)
     state.open_seconds = time.perf_counter() - started
     return state
 
@@ -80,6 +82,8 @@ def open_temporary(options: StateOptions) -> State:
         lock.release()
         shutil.rmtree(directory, ignore_errors=True)
         raise
+    if options.policy == "always":
+        state.decide_by(options.policy)
     # Not only at close: Scrapy can end without closing its scheduler, on a signal while it starts.
     state.on_removal(weakref.finalize(state, _remove, directory, os.getpid()))
     state.open_seconds = time.perf_counter() - started

@@ -11,6 +11,8 @@ from scrapy_bloomdupe.rules.ruleset import Decision
 # Bytes of an entry besides its characters: the string's head and its share of the table, measured on CPython
 # 3.11 with 10^5 entries.
 _OVERHEAD = 160
+# And of what the rules said of it, besides the characters of its key; measured with 50,000.
+_OVERHEAD_OF_DECISION = 320
 # A longer one is not kept: a site could fill the cache with a few.
 _LONGEST = 4_096
 
@@ -49,6 +51,8 @@ class RawFront:
             return
         self._young[url] = decision
         self._left -= len(url) + _OVERHEAD
+        if decision is not None:
+            self._left -= len(decision.key) + _OVERHEAD_OF_DECISION
         if self._left < 0:
             self._old, self._young = self._young, {}
             self._left = self._room

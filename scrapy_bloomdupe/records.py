@@ -60,7 +60,7 @@ def pack(record: Record) -> bytes:
 
 def pack_parts(number: int, key: bytes, spider: bytes, request: bytes) -> bytes:
     """As ``pack``, without the object; no key: empty, *spider* has at most 255 bytes."""
-    rest = bytes((_VERSION, len(key), len(spider))) + key + spider + request
+    rest = b"%c%c%c%b%b%b" % (_VERSION, len(key), len(spider), key, spider, request)
     return zlib.crc32(rest, zlib.crc32(NUMBER.pack(number))).to_bytes(4, "little") + rest
 
 

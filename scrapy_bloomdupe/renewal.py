@@ -21,6 +21,7 @@ from threading import Thread
 from scrapy_bloomdupe.building import FilterValues, begin_filter, version_of, with_version
 from scrapy_bloomdupe.errors import FilterError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.seen import SeenSet
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.statefiles import FILTER_NAME, OLD_NAME, discard_old, discard_unfinished
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -45,7 +46,7 @@ class Renewal:
     the one that writes to the store.
 
     Args:
-        state: it has an exact store in a file.
+        state: it has an exact store in a file, and shares nothing.
         values: of the new filter.
 
     Raises:
@@ -56,6 +57,7 @@ class Renewal:
     def __init__(self, state: State, values: FilterValues) -> None:
         store, old = state.store, state.filter
         assert isinstance(store, LmdbStore)
+        assert isinstance(state.seen, SeenSet)
         self._state = state
         self._store = store
         self.version = version_of(old.identity) + 1
@@ -98,6 +100,7 @@ class Renewal:
         state, new = self._state, self._filter
         # What is in memory only: a waiting key is in the store with the next commit, a held one may be.
         self._put(list(self._store.waiting))
+        assert isinstance(state.seen, SeenSet)
         self._put(list(state.seen.held))
         new.flush()
         self._raise_error()
@@ -118,7 +121,7 @@ class Renewal:
 
     def _take_chunk(self) -> None:
         # No transaction is open between two chunks: the map can grow, and pages are used again.
-        keys = self._store.keys_after(self._last, _CHUNK)
+        keys = self._store.chunk_after(self._last, _CHUNK)
         if keys:
             self._last = keys[-1]
             if self.phase is Phase.FILLING:

@@ -66,6 +66,6 @@ class Renewer:
             self._watch.count(stats.REBUILDS)
             self._watch.set(stats.LAYERS, self._state.filter.num_layers)
             logger.info(
-                report.renewed(self._state, version, layers, time.perf_counter() - self._began),
+                report.rebuilt(self._state, version, layers, time.perf_counter() - self._began),
                 extra={"spider": self._watch.spider},
             )

@@ -13,6 +13,8 @@ from scrapy_bloomdupe.errors import message
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.seen import Verdict
+from scrapy_bloomdupe.shared.parts import SharedParts
+from scrapy_bloomdupe.shared.seen import SharedSeen
 from scrapy_bloomdupe.state import State
 
 _PLACES = {
@@ -20,6 +22,10 @@ _PLACES = {
     stats.ERROR_KEY: "the key of a request could not be made; the request passes unfiltered",
     stats.ERROR_RULES: "a rule failed; the request passes as it is",
     stats.ERROR_CHECK: "the seen-set could not answer; the request passes unfiltered",
+    stats.ERROR_SERVER: (
+        "the server that is shared did not answer; requests pass unjudged until it does, and their pages can "
+        "be crawled by several crawls. None is lost"
+    ),
     stats.ERROR_COMMIT: (
         "seen keys could not be written; they are kept in memory and tried again. Make room on the "
         "disk: what is not written when the process ends is crawled again by the next run"
@@ -197,16 +203,87 @@ def overwriting_feeds(uris: Sequence[str]) -> str:
     )
 
 
+def shared(shared: SharedSeen, state: State) -> str:
+    """Return the line of a seen-set that is shared with other crawls."""
+    parts = shared.parts
+    names, exact = [], "no exact store: the filter's error rate costs pages"
+    if parts.filter is not None:
+        names.append(f"{parts.filter.kind} filter {parts.filter.path}")
+        size = f" for {parts.filter.capacity:,} keys at an error rate of {parts.filter.error_rate:g}"
+        names[-1] += size
+    if parts.store is not None:
+        names.append(f"exact store {parts.store.path}")
+        exact = "exact" if shared.policy != "negatives" else "this crawl's own filter may skip a page"
+    here = "temporary files" if state.temporary else str(state.directory)
+    owed = (
+        f"; {shared.num_owed:,} keys asked for when the last run ended pass once" if shared.num_owed else ""
+    )
+    return (
+        f"Seen-set: shared by {' and '.join(names)}, {'new' if parts.was_created else 'found'} ({exact}); "
+        f"this crawl's own part is in {here}{owed}"
+    )
+
+
+def emptied(exc: Exception, on_empty: str) -> str:
+    """Return the line of a server that has lost what had been seen."""
+    what = {
+        "pass": "It is made anew, empty, and the crawl goes on",
+        "stop": "BLOOMDUPE_ON_EMPTY is 'stop': the crawl is stopped",
+        "refill": "It is made anew and filled from this crawl's own store",
+    }[on_empty]
+    return f"{message(exc)}. {what}"
+
+
+def emptied_between(parts: SharedParts, directory: Path) -> str:
+    """Return the line of a server that is not what the last run of a job left."""
+    return (
+        f"{parts.names} is not what the last run on {directory} worked with: it was emptied, cleared or made "
+        "anew, or is another server. Pages that were crawled before can be crawled again; none is lost"
+    )
+
+
+def renewed(names: str, refilled: int | None) -> str:
+    """Return the line of a server that is in use again after it was emptied."""
+    return f"{names} is in use again" + (f", with {refilled:,} keys of this crawl" if refilled else "")
+
+
+def not_refilled(names: str, count: int, exc: BaseException) -> str:
+    """Return the line of a refill that ended early."""
+    return (
+        f"{names} was filled with {count:,} keys only: {message(exc)}. Pages of the others can be crawled "
+        "again; none is lost"
+    )
+
+
+def server_away(names: str, exc: BaseException) -> str:
+    """Return the line of a server that did not answer when it was looked at."""
+    return f"{names} does not answer: {message(exc) or repr(exc)}. Requests pass unjudged until it does"
+
+
+def server_back(names: str) -> str:
+    """Return the line of a server that answers again."""
+    return f"{names} answers again"
+
+
+def server_trouble(names: str, trouble: str) -> str:
+    """Return the line of a server that will forget, or take no more."""
+    return f"{names}: {trouble}"
+
+
 def summary(state: State, counts: Mapping[Verdict, int]) -> str:
     """Return the one line of a crawl's end."""
-    info = state.filter.info()
-    parts = [f"{counts.get(Verdict.NEW, 0) + counts.get(Verdict.FALSE_POSITIVE, 0):,} new"]
-    if state.store is not None:
+    new = counts.get(Verdict.NEW, 0) + counts.get(Verdict.FALSE_POSITIVE, 0)
+    parts = [f"{new:,} new"]
+    exact = state.store is not None or state.seen.store is not None
+    if exact or counts.get(Verdict.DUPLICATE):
         parts.append(f"{counts.get(Verdict.DUPLICATE, 0):,} duplicates")
-        wrong = counts.get(Verdict.FALSE_POSITIVE, 0)
-        parts.append(f"{wrong:,} false positives caught")
-    else:
+    if exact:
+        parts.append(f"{counts.get(Verdict.FALSE_POSITIVE, 0):,} false positives caught")
+    if not exact or counts.get(Verdict.UNCONFIRMED):
         parts.append(f"{counts.get(Verdict.UNCONFIRMED, 0):,} unconfirmed duplicates")
+    if state.shared is not None:
+        return f"Seen-set: {', '.join(parts)}; shared on {state.shared.parts.names}"
+    info = state.filter.info()
     layers = "1 layer" if len(info.layers) == 1 else f"{len(info.layers)} layers"
     return (
         f"Seen-set: {', '.join(parts)}; {state.num_keys():,} keys in {layers}, {info.fill:.0%} full, error "
@@ -224,7 +301,7 @@ def grew(growth: Growth) -> str:
     )
 
 
-def renewed(state: State, version: int, layers: int, seconds: float) -> str:
+def rebuilt(state: State, version: int, layers: int, seconds: float) -> str:
     """Return the notice of a filter that was made anew in the middle of a crawl."""
     new = state.filter
     return (
@@ -244,7 +321,7 @@ def overfull(growth: Growth, *, exact: bool) -> str:
     )
     return (
         f"The filter is full with {growth.num_keys:,} keys and could not grow: {growth.error}. It goes on "
-        f"over-full (error rate now {growth.rate:.2g}): {cost}. Make room on the disk"
+        f"over-full (error rate now {growth.rate:.2g}): {cost}. Make room for it"
     )
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # What Scrapy's queues use, so that both can or cannot write the same requests.
 _PROTOCOL = 4
 _EMPTY_BY_DEFAULT = ("body", "cookies", "meta", "priority", "dont_filter", "flags", "cb_kwargs")
+# Where Scrapy 2.19 keeps them: a look at the documented names makes what is empty, headers and all.
+_KEPT = ("_url", "_headers", "_body", "_cookies", "_meta", "_flags", "_cb_kwargs", "_encoding")
 
 
 class RequestWriter:
@@ -32,6 +34,8 @@ class RequestWriter:
         self._plain = Request
         # By function; Scrapy goes through all members of the spider for every request.
         self._names: dict[Any, str] = {}
+        kept = all(hasattr(Request("data:,"), name) for name in _KEPT)
+        self._write = self._by_kept_names if kept else self._by_documented_names
 
     def __call__(self, request: Request) -> bytes:
         """Return the bytes of *request*.
@@ -42,6 +46,9 @@ class RequestWriter:
         """
         if type(request) is not self._plain:
             return pickle.dumps(request.to_dict(spider=self._spider), protocol=_PROTOCOL)
+        return self._write(request)
+
+    def _by_documented_names(self, request: Request) -> bytes:
         parts: dict[str, Any] = {"url": request.url}
         if request.callback is not None:
             parts["callback"] = self._name(request.callback)
@@ -56,6 +63,34 @@ class RequestWriter:
                 parts[name] = value
         if request.encoding != "utf-8":
             parts["encoding"] = request.encoding
+        return pickle.dumps(parts, protocol=_PROTOCOL)
+
+    def _by_kept_names(self, request: Any) -> bytes:
+        parts: dict[str, Any] = {"url": request._url}
+        if (callback := request.callback) is not None:
+            parts["callback"] = self._name(callback)
+        if request.errback is not None:
+            parts["errback"] = self._name(request.errback)
+        if request.method != "GET":
+            parts["method"] = request.method
+        if request._headers:
+            parts["headers"] = dict(request._headers)
+        if request._body:
+            parts["body"] = request._body
+        if request._cookies:
+            parts["cookies"] = request._cookies
+        if request._meta:
+            parts["meta"] = request._meta
+        if request.priority:
+            parts["priority"] = request.priority
+        if request.dont_filter:
+            parts["dont_filter"] = request.dont_filter
+        if request._flags:
+            parts["flags"] = request._flags
+        if request._cb_kwargs:
+            parts["cb_kwargs"] = request._cb_kwargs
+        if request._encoding != "utf-8":
+            parts["encoding"] = request._encoding
         return pickle.dumps(parts, protocol=_PROTOCOL)
 
     def _name(self, method: Any) -> str:

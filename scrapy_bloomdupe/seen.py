@@ -32,12 +32,17 @@ class Verdict(enum.Enum):
         return self is Verdict.DUPLICATE or self is Verdict.UNCONFIRMED
 
 
-#: When the store is asked. ``positives``: only when the filter says seen (Shu, Liang and Wang's method).
-POLICIES = ("positives",)
+# Members of an enum are looked up slowly.
+_NEW, _DUPLICATE, _UNCONFIRMED = Verdict.NEW, Verdict.DUPLICATE, Verdict.UNCONFIRMED
+
+#: Who decides. ``positives``: the store, when the filter says seen (Shu, Liang and Wang's method).
+#: ``always``: the store; the filter only measures. ``negatives``, for a store that many crawls share
+#: (``shared.seen``): the filter, when it says seen; the store of the rest.
+POLICIES = ("positives", "always", "negatives")
 
 
 class SeenSet:
-    """A filter in front of an exact store, under the policy ``positives``.
+    """A filter in front of an exact store, both for one crawl.
 
     The filter holds every key that the store holds: it is told first, so whatever happens in between
     costs a page crawled twice and never a page lost.
@@ -45,7 +50,7 @@ class SeenSet:
     Args:
         filter: see ``filters.base.Filter``.
         store: see ``stores.base.Store``; None: the filter's word is all there is.
-        policy: one of ``POLICIES``.
+        policy: ``positives`` or ``always``.
         deferred: without a store: new keys wait until ``settle``, so that the filter's bits, which survive
             the death of the process at once, do not outlive what is written by a commit.
 
@@ -61,11 +66,14 @@ class SeenSet:
         *,
         deferred: bool = False,
     ) -> None:
-        if policy not in POLICIES:
-            raise ConfigurationError(f"policy={policy!r} is not known; take one of {', '.join(POLICIES)}")
+        if policy not in ("positives", "always"):
+            raise ConfigurationError(
+                f"policy={policy!r} is not one of a single crawl; take 'positives' or 'always'"
+            )
         self.filter = filter
         self.store = store
         self.policy = policy
+        self._always = policy == "always"
         #: Take nothing more: an over-full filter without a store. Unknown keys stay ``NEW``.
         self.frozen = False
         self._deferred: set[bytes] | None = set() if deferred and store is None else None
@@ -101,12 +109,15 @@ class SeenSet:
         if self._deferred is not None:
             return self._defer(key)
         if not self.filter.add(key):
-            if store is not None:
-                store.put(key)
-            return Verdict.NEW
+            if store is None:
+                return _NEW
+            if self._always:
+                return _NEW if store.add(key) else _DUPLICATE
+            store.put(key)
+            return _NEW
         if store is None:
-            return Verdict.UNCONFIRMED
-        return Verdict.FALSE_POSITIVE if store.add(key) else Verdict.DUPLICATE
+            return _UNCONFIRMED
+        return Verdict.FALSE_POSITIVE if store.add(key) else _DUPLICATE
 
     def hold(self, key: bytes) -> None:
         """Keep *key*, which was just called new, in memory only until ``release``: it is seen, and a crash
@@ -194,6 +205,13 @@ class SeenSet:
         answers = self.filter.add_many(keys)
         if self.store is None:
             return [Verdict.UNCONFIRMED if answer else Verdict.NEW for answer in answers]
+        if self._always:
+            new = Verdict.NEW, Verdict.FALSE_POSITIVE
+            stored = self.store.add_many(keys[: len(answers)])
+            return [
+                new[answer] if added else Verdict.DUPLICATE
+                for answer, added in zip(answers, stored, strict=True)
+            ]
         answered = list(zip(keys, answers, strict=False))
         # First what is new: a key that comes again later among them has to be found.
         self.store.put_many([key for key, answer in answered if not answer])
@@ -211,6 +229,8 @@ class SeenSet:
         """
         if key in self._held or (self._deferred is not None and key in self._deferred):
             return True
+        if self._always and self.store is not None:
+            return key in self.store
         return key in self.filter and (self.store is None or key in self.store)
 
     def _defer(self, key: bytes) -> Verdict:

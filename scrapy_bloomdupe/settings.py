@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import scrapy_bloomdupe.hashing as hashing
+import scrapy_bloomdupe.remote.address as addresses
+import scrapy_bloomdupe.remote.naming as naming
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.counters import COUNTING
@@ -20,6 +22,9 @@ from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.rules.catalogue import RULES
 from scrapy_bloomdupe.rules.presets import PRESETS
 from scrapy_bloomdupe.rules.ruleset import RuleSet
+from scrapy_bloomdupe.seen import POLICIES
+from scrapy_bloomdupe.shared.options import ON_EMPTY, SharedOptions
+from scrapy_bloomdupe.shared.options import check as check_shared
 
 PRESET_NAMES = tuple({**PRESETS, **RULES})
 
@@ -32,10 +37,10 @@ DEFAULT_ERROR_RATE = 0.001
 # Without a store a false positive is a lost page: nobody should lose one in 1,000 for not having read
 # this. 1 in 10^6 doubles the bits.
 DEFAULT_BARE_ERROR_RATE = 1e-6
-# Only a crawl that forgets without a store needs counters.
-DEFAULT_FILTER = "mapped"
 # Measured about twice as fast as `classic`, and it touches one memory page per check.
 DEFAULT_LAYOUT = "paged"
+# Of a crawl's own filter, where a shared one is asked.
+_NO_CAPACITY = 1_000
 # The fastest; the secret seed over digests keeps a site from aiming at another one's keys.
 DEFAULT_SCHEME = "murmur3"
 # Exact, opens at once, survives `kill -9`, and needs no memory of its own.
@@ -51,6 +56,10 @@ DEFAULT_CACHE_SIZE = 16_000_000
 # A layer costs a microsecond per look, making the filter anew 3 us per key: with four layers that has been
 # earned when every key has been asked for once more.
 DEFAULT_REBUILD_LAYERS = 4
+# The filter saves the store nine questions in ten.
+DEFAULT_POLICY = "positives"
+# A page crawled twice is a cost; a crawl that stands still is one, too.
+DEFAULT_ON_EMPTY = "pass"
 # Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
 DEFAULT_PRESET = None
 
@@ -93,7 +102,22 @@ def _store(value: Any) -> str | None:
     # The command line can only say it as a word.
     if value is None or str(value).lower() in ("none", ""):
         return None
-    return _choice("lmdb", "memory")(value)
+    if addresses.is_address(value):
+        addresses.parse(value)
+    # What is no server is a database: SQLAlchemy knows which there are.
+    return str(value) if "://" in str(value) else _choice("lmdb", "memory", "redis")(value)
+
+
+def _filter(value: Any) -> str | None:
+    if not addresses.is_address(value):
+        return COUNTING.name if _choice("mapped", COUNTING.name)(value) == COUNTING.name else None
+    addresses.parse(value)
+    return str(value)
+
+
+def _key(value: Any) -> str:
+    naming.prefix(value, spider="spider")
+    return str(value)
 
 
 def _directory(value: Any) -> Path | None:
@@ -153,8 +177,23 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("BLOOMDUPE_DIR", "None", _directory, "a path, or None for JOBDIR/bloomdupe"),
-        Setting("BLOOMDUPE_FILTER", '"mapped"', _choice("mapped", "counting"), "'mapped' or 'counting'"),
-        Setting("BLOOMDUPE_STORE", '"lmdb"', _store, "'lmdb', 'memory', or None for no store"),
+        Setting(
+            "BLOOMDUPE_FILTER",
+            '"mapped"',
+            _filter,
+            "'mapped' for a file, 'counting' for one that can forget, or the URL of a server such as "
+            "'redis://127.0.0.1:6379/0'",
+        ),
+        Setting(
+            "BLOOMDUPE_STORE",
+            '"lmdb"',
+            _store,
+            "'lmdb', 'memory', 'redis' (the server of BLOOMDUPE_FILTER), the URL of a Redis server or of a "
+            "database, or None for no store",
+        ),
+        Setting("BLOOMDUPE_POLICY", '"positives"', _choice(*POLICIES), f"one of {', '.join(POLICIES)}"),
+        Setting("BLOOMDUPE_KEY", f'"{naming.TEMPLATE}"', _key, f"a template such as {naming.TEMPLATE!r}"),
+        Setting("BLOOMDUPE_ON_EMPTY", '"pass"', _choice(*ON_EMPTY), f"one of {', '.join(ON_EMPTY)}"),
         Setting("BLOOMDUPE_CAPACITY", "1_000_000", _capacity, "a number of keys, 1 to 1e13"),
         Setting(
             "BLOOMDUPE_ERROR_RATE",
@@ -200,6 +239,7 @@ class BloomdupeSettings:
         retry_failed: requests that ended in failure are kept for the next run.
         cache_size: bytes for URLs that were seen last.
         rebuild_layers: the filter is made anew in mid-crawl when it has so many layers; 0: never.
+        shared: what is shared with other crawls; None: nothing.
     """
 
     directory: Path | None
@@ -208,32 +248,53 @@ class BloomdupeSettings:
     retry_failed: bool
     cache_size: int
     rebuild_layers: int = 0
+    shared: SharedOptions | None = None
 
 
-def read(source: SettingsSource) -> BloomdupeSettings:
+def read(source: SettingsSource, *, queue: str | None = None, key: str | None = None) -> BloomdupeSettings:
     """Return the checked settings.
 
     Args:
         source: ``BLOOMDUPE_*`` and ``JOBDIR``.
+        queue: URL of the server that has the queue of all crawls, as with scrapy-redis: what is seen is
+            shared there, and the requests that are pending are not ours to keep.
+        key: the template for names that goes with it.
 
     Raises:
         ConfigurationError: a value is not what the setting expects, or a name is not known.
     """
     values = _values(source)
-    store = values.get("BLOOMDUPE_STORE", DEFAULT_STORE)
+    explicit = {name.removeprefix("BLOOMDUPE_").lower() for name in values}
+    counts = values.get("BLOOMDUPE_FILTER") == COUNTING.name
+    if counts:
+        del values["BLOOMDUPE_FILTER"]  # a file as any other, not a server
+    shared = _shared(values, queue, key)
+    store = values.get("BLOOMDUPE_STORE", DEFAULT_STORE if shared is None else None)
+    capacity = values.get("BLOOMDUPE_CAPACITY", DEFAULT_CAPACITY)
+    if shared is not None:
+        store = "lmdb" if store == "lmdb" else None
+        check_shared(shared, local_store=store)
+        if shared.filter is not None:
+            # Here is only what this crawl knows for itself: nothing, or what its own store holds.
+            capacity = DEFAULT_CAPACITY if store else _NO_CAPACITY
+            explicit -= {"capacity", "error_rate"}
     jobdir = source.get("JOBDIR")
-    directory = values.get("BLOOMDUPE_DIR") or (Path(jobdir) / "bloomdupe" if jobdir else None)
-    rate = DEFAULT_BARE_ERROR_RATE if store is None else DEFAULT_ERROR_RATE
+    # What another scheduler keeps does not stop and go on with a JOBDIR.
+    of_job = Path(jobdir) / "bloomdupe" if jobdir and queue is None else None
+    directory = values.get("BLOOMDUPE_DIR") or of_job
+    journal = directory is not None and queue is None and values.get("BLOOMDUPE_JOURNAL", DEFAULT_JOURNAL)
     options = StateOptions(
-        capacity=values.get("BLOOMDUPE_CAPACITY", DEFAULT_CAPACITY),
-        error_rate=values.get("BLOOMDUPE_ERROR_RATE", rate),
-        layout=_layout(values, store),
+        capacity=capacity,
+        error_rate=shared.error_rate if shared is not None else _rate(values, exact=store is not None),
+        layout=_layout(values, store if shared is None else "shared", counts=counts),
         scheme=values.get("BLOOMDUPE_SCHEME", DEFAULT_SCHEME),
         store=store,
         on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
-        explicit=frozenset(name.removeprefix("BLOOMDUPE_").lower() for name in values),
+        explicit=frozenset(explicit),
         sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
-        journal=directory is not None and values.get("BLOOMDUPE_JOURNAL", DEFAULT_JOURNAL),
+        journal=journal,
+        policy=values.get("BLOOMDUPE_POLICY", DEFAULT_POLICY) if shared is None else DEFAULT_POLICY,
+        is_shared=shared is not None,
     )
     return BloomdupeSettings(
         directory,
@@ -241,12 +302,13 @@ def read(source: SettingsSource) -> BloomdupeSettings:
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
-        rebuild_layers=_rebuild_layers(values, store),
+        rebuild_layers=_rebuild_layers(values, store) if shared is None else 0,
+        shared=shared,
     )
 
 
-def _layout(values: Mapping[str, Any], store: str | None) -> str:
-    if values.get("BLOOMDUPE_FILTER", DEFAULT_FILTER) != COUNTING.name:
+def _layout(values: Mapping[str, Any], store: str | None, *, counts: bool) -> str:
+    if not counts:
         return str(values.get("BLOOMDUPE_LAYOUT", DEFAULT_LAYOUT))
     if store is not None:
         raise ConfigurationError(
@@ -269,6 +331,52 @@ def _rebuild_layers(values: Mapping[str, Any], store: str | None) -> int:
             "made anew from the keys of its store"
         )
     return 0
+
+
+def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> SharedOptions | None:
+    """Return what is shared with other crawls.
+
+    Raises:
+        ConfigurationError: the settings do not go together.
+    """
+    url = values.get("BLOOMDUPE_FILTER")
+    named = values.get("BLOOMDUPE_STORE", "redis" if url or queue else None)
+    policy = values.get("BLOOMDUPE_POLICY", DEFAULT_POLICY)
+    if named == "redis" and url is None and queue is None:
+        raise ConfigurationError(
+            "BLOOMDUPE_STORE = 'redis' is on the server of BLOOMDUPE_FILTER, which names none: write the "
+            "server's URL in BLOOMDUPE_STORE"
+        )
+    store = (url or queue) if named == "redis" else named if named and "://" in named else None
+    if queue is not None and store is None:
+        url = url or queue
+    if url is None and store is None:
+        if policy == "negatives":
+            raise ConfigurationError(
+                "BLOOMDUPE_POLICY = 'negatives' is for an exact store that several crawls share: give its "
+                "URL in BLOOMDUPE_STORE, or take 'positives' or 'always'"
+            )
+        return None
+    if named == "memory":
+        raise ConfigurationError(
+            "BLOOMDUPE_STORE = 'memory' confirms nothing about other crawls: take 'redis' or the URL of a "
+            "database, 'lmdb' for an exact copy of this crawl's own keys, or None"
+        )
+    return SharedOptions(
+        filter=url,
+        store=store,
+        policy=policy,
+        key=values.get("BLOOMDUPE_KEY", key or naming.TEMPLATE),
+        on_empty=values.get("BLOOMDUPE_ON_EMPTY", DEFAULT_ON_EMPTY),
+        capacity=values.get("BLOOMDUPE_CAPACITY", DEFAULT_CAPACITY),
+        error_rate=_rate(values, exact=store is not None and policy != "negatives"),
+    )
+
+
+def _rate(values: Mapping[str, Any], *, exact: bool) -> float:
+    default = DEFAULT_ERROR_RATE if exact else DEFAULT_BARE_ERROR_RATE
+    rate: float = values.get("BLOOMDUPE_ERROR_RATE", default)
+    return rate
 
 
 def read_rules(source: SettingsSource, first: Iterable[Any] = ()) -> RuleSet | None:

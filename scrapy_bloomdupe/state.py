@@ -9,6 +9,7 @@
         seen.bloom.old      the one before: never in force
         seen.lmdb           the exact store and the journal (and seen.lmdb-lock, LMDB's own)
         journal.lmdb        without an exact store: the journal
+        claims.log          where a server is shared: what was asked there and is not in the journal yet
         old-<date>-<time>/  a state that was moved aside
 
 Made by ``opening``. Not here: requests, settings.
@@ -24,7 +25,10 @@ from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.seen import SeenSet
-from scrapy_bloomdupe.statefiles import discard_old, write_meta
+from scrapy_bloomdupe.shared.claims import Claims
+from scrapy_bloomdupe.shared.parts import SharedParts
+from scrapy_bloomdupe.shared.seen import SharedSeen
+from scrapy_bloomdupe.statefiles import CLAIMS_NAME, discard_old, write_meta
 from scrapy_bloomdupe.stores.base import Store
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -36,6 +40,7 @@ class State:
     Attributes:
         directory: where it lies.
         seen: the question.
+        shared: the same question, if it is one to a server; None: it is not.
         filter, store, environment, journal: the parts; all but the first can be None. The environment is
             the LMDB file of store and journal.
         notices: sentences that a person should read.
@@ -56,7 +61,10 @@ class State:
         self.store = store
         self.environment = environment
         self.journal: Journal | None = None
-        self.seen = SeenSet(filter, store)
+        self._policy = "positives"
+        self.shared: SharedSeen | None = None
+        self._claims: Claims | None = None
+        self.seen: SeenSet | SharedSeen = self._new_seen()
         self.notices: list[str] = []
         self.open_seconds = 0.0
         self.is_new = False
@@ -70,7 +78,33 @@ class State:
     def attach(self, journal: Journal, environment: Environment) -> None:
         """Keep *journal*, which lies in *environment*, with the seen keys."""
         self.journal, self.environment = journal, environment
-        self.seen = SeenSet(self.filter, self.store, deferred=True)
+        self.seen = self._new_seen()
+
+    def decide_by(self, policy: str) -> None:
+        """Take another policy than ``positives``: ``always``."""
+        self._policy = policy
+        self.seen = self._new_seen()
+
+    def share(self, parts: SharedParts, policy: str, *, cache_size: int, sync: bool) -> SharedSeen:
+        """Let a server decide, which other crawls ask too; what is here is what this crawl knows.
+
+        Args:
+            parts: what is shared; closed with this state.
+            policy, cache_size: see ``shared.seen``.
+            sync: bring to the disk what is noted.
+
+        Raises:
+            StateCorrupt, StateUnusable: the claims of the last run cannot be read.
+        """
+        if self.journal is not None:
+            self._claims = Claims.open(self.directory / CLAIMS_NAME, sync=sync)
+        local = self._new_seen()
+        self.shared = SharedSeen(local, parts, policy, claims=self._claims, cache_size=cache_size)
+        self.seen = self.shared
+        return self.shared
+
+    def _new_seen(self) -> SeenSet:
+        return SeenSet(self.filter, self.store, self._policy, deferred=self.journal is not None)
 
     @property
     def temporary(self) -> bool:
@@ -90,10 +124,11 @@ class State:
         """Take another filter, which holds the same keys."""
         self.filter.abandon()
         self.filter = filter
-        self.seen = SeenSet(filter, self.store, deferred=self.journal is not None)
+        self.seen = self._new_seen()
 
     def switch_filter(self, filter: BloomFilter) -> None:  # noqa: A002
-        """Take another filter, which holds the same keys, in the middle of a crawl."""
+        """Take another filter, which holds the same keys, in the middle of a crawl that asks no server."""
+        assert isinstance(self.seen, SeenSet)
         filter.on_growth = self.filter.on_growth
         if self._replaced is not None:
             self._replaced.abandon()
@@ -159,6 +194,8 @@ class State:
         """
         if self.environment is not None:
             self.environment.sync()
+        if self._claims is not None:
+            self._claims.sync()
         self.filter.sync()
 
     def close(self, *, write: bool = True) -> None:
@@ -211,3 +248,7 @@ class State:
         finally:
             if self.environment is not None:
                 self.environment.close()
+            if self._claims is not None:
+                self._claims.close()
+            if self.shared is not None:
+                self.shared.parts.close()

@@ -26,6 +26,8 @@ UNFINISHED_NAME = FILTER_NAME + ".new"
 OLD_NAME = FILTER_NAME + ".old"
 #: The digests of the rules by name: for messages only, the header of the filter decides.
 RULES_NAME = "seen.rules.json"
+#: Keys that a server was asked for, where one is shared.
+CLAIMS_NAME = "claims.log"
 _STATE_FILES = (
     FILTER_NAME,
     STORE_NAME,
@@ -34,6 +36,7 @@ _STATE_FILES = (
     JOURNAL_NAME + "-lock",
     RULES_NAME,
     OLD_NAME,
+    CLAIMS_NAME,
 )
 
 

@@ -23,6 +23,7 @@ ERROR = PREFIX + "error/"
 ERROR_KEY = ERROR + "key"
 ERROR_RULES = ERROR + "rules"
 ERROR_CHECK = ERROR + "check"
+ERROR_SERVER = ERROR + "server"
 ERROR_COMMIT = ERROR + "commit"
 ERROR_QUEUE = ERROR + "queue"
 ERROR_SYNC = ERROR + "sync"
@@ -63,6 +64,15 @@ RECOVERABLE = ("filter", "queue")
 
 #: Filters that were made anew in the middle of the crawl.
 REBUILDS = PREFIX + "rebuilds"
+#: What several crawls share: round trips of whole batches, keys in them, seconds for which the server was
+#: not asked, how often it had lost what had been seen, keys that were granted and never scheduled, and keys
+#: that passed since the last run was killed before it had written what the server granted it.
+SERVER_ASKED = PREFIX + "server/asked"
+SERVER_KEYS = PREFIX + "server/keys"
+CIRCUIT_OPEN_SECONDS = PREFIX + "circuit_open_seconds"
+EMPTIED = PREFIX + "server/emptied"
+UNUSED = PREFIX + "server/unused"
+OWED = PREFIX + "server/owed"
 
 # Set when the state is opened, grows, and is closed.
 KEYS = PREFIX + "keys"
@@ -82,6 +92,7 @@ ALL = (
     ERROR_KEY,
     ERROR_RULES,
     ERROR_CHECK,
+    ERROR_SERVER,
     ERROR_COMMIT,
     ERROR_QUEUE,
     ERROR_SYNC,
@@ -98,6 +109,12 @@ ALL = (
     COMMIT_SECONDS,
     *(RECOVERED + what for what in RECOVERABLE),
     REBUILDS,
+    SERVER_ASKED,
+    SERVER_KEYS,
+    CIRCUIT_OPEN_SECONDS,
+    EMPTIED,
+    UNUSED,
+    OWED,
     KEYS,
     LAYERS,
     FILL,

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.stats as stats
+from scrapy_bloomdupe.errors import RemoteError, message
 from scrapy_bloomdupe.importing import SEEN_NAME
+from scrapy_bloomdupe.shared.seen import SharedSeen
 from scrapy_bloomdupe.state import State
+from scrapy_bloomdupe.stores.sql import SqlStore
 from scrapy_bloomdupe.watch import Watch
 
 if TYPE_CHECKING:
@@ -29,11 +32,23 @@ def publish(state: State, watch: Watch) -> None:
         StoreError: the store could not be read.
     """
     info = state.filter.info()
-    watch.set(stats.KEYS, state.num_keys())
+    keys = state.num_keys()
+    if state.shared is not None:
+        keys = _shared_keys(state.shared) or keys
+        if state.shared.parts.filter is not None:
+            info = state.shared.parts.filter.info()
+    watch.set(stats.KEYS, keys)
     watch.set(stats.LAYERS, len(info.layers))
     watch.set(stats.FILL, round(info.fill, 4))
     watch.set(stats.ERROR_RATE_ESTIMATE, float(f"{info.error_rate_estimate:.3g}"))
     watch.set(stats.FILTER_BYTES, info.num_bytes)
+
+
+def _shared_keys(shared: SharedSeen) -> int | None:
+    """Return how many keys all crawls have seen; None: a database, which counts them one by one."""
+    if isinstance(shared.store, SqlStore):
+        return None
+    return shared.parts.num_keys()
 
 
 def opened(state: State, watch: Watch, settings: BaseSettings) -> None:
@@ -48,13 +63,20 @@ def opened(state: State, watch: Watch, settings: BaseSettings) -> None:
         watch.count(stats.RECOVERED + what)
     for notice in state.notices:
         logger.warning(notice, extra=extra)
-    logger.info(report.opened(state), extra=extra)
+    line = report.opened(state) if state.shared is None else report.shared(state.shared, state)
+    logger.info(line, extra=extra)
 
 
 def closing(state: State, watch: Watch, rules: Iterable[str]) -> None:
     """Say what was found in the crawl; *rules* are a line for each."""
     extra = {"spider": watch.spider}
-    watch.attempt(stats.ERROR_CLOSE, lambda: publish(state, watch))
+    try:
+        publish(state, watch)
+    except RemoteError as exc:
+        # Said already, if requests had to pass for it.
+        logger.debug("The server's figures are not known: %s", message(exc), extra=extra)
+    except Exception as exc:
+        watch.failed(stats.ERROR_CLOSE, exc)
     watch.attempt(
         stats.ERROR_CLOSE, lambda: logger.info(report.summary(state, watch.verdicts()), extra=extra)
     )

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.records import name_of
 from scrapy_bloomdupe.seen import SeenSet
+from scrapy_bloomdupe.shared.seen import SharedSeen
 from scrapy_bloomdupe.unit import META_UNIT, Phase, Unit
 
 if TYPE_CHECKING:
@@ -43,13 +44,14 @@ class Units:
     def __init__(
         self,
         journal: Journal,
-        seen: SeenSet,
+        seen: SeenSet | SharedSeen,
         spider: str,
         serialize: Callable[[Request], bytes],
         *,
         retry_failed: bool = False,
     ) -> None:
         self.journal = journal
+        self._token = f"{journal.token}:"
         self.num_unserializable = 0
         #: Callbacks whose output did not all go its way: something has ended them.
         self.num_cut = 0
@@ -125,11 +127,12 @@ class Units:
         Raises:
             StoreError: the journal could not be read.
         """
-        scheduling, self._scheduling = self._scheduling, None
-        if scheduling is not None and scheduling[0] is request:
+        unit = parent = None
+        if (scheduling := self._scheduling) is not None and scheduling[0] is request:
             _, unit, parent = scheduling
-        else:
-            unit, parent = self._claim(request), None
+        elif META_UNIT in request.meta:
+            unit = self._claim(request)
+        self._scheduling = None
         if unit is None:
             if not seen:
                 self._add(request, key, parent)
@@ -257,12 +260,12 @@ class Units:
         )
 
     def _mark(self, number: int) -> str:
-        return f"{self.journal.token}:{number}"
+        return f"{self._token}{number}"
 
     def _number(self, request: Request) -> int | None:
         mark = request.meta.get(META_UNIT)
-        if isinstance(mark, str) and mark.startswith(self.journal.token + ":"):
-            return int(mark[len(self.journal.token) + 1 :])
+        if isinstance(mark, str) and mark.startswith(self._token):
+            return int(mark[len(self._token) :])
         return None
 
     def _unit(self, request: Request) -> Unit | None:
@@ -311,7 +314,7 @@ class Units:
 
     def _add(self, request: Request, key: bytes | None, parent: Unit | None) -> None:
         number = self.journal.next_number()
-        request.meta[META_UNIT] = self._mark(number)
+        request.meta[META_UNIT] = f"{self._token}{number}"
         try:
             data = self._serialize(request)
         except Exception:

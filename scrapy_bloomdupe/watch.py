@@ -36,12 +36,12 @@ class Watch:
     def spider(self) -> Spider | None:
         return self._crawler.spider if self._crawler is not None else None
 
-    def count(self, name: str) -> None:
+    def count(self, name: str, number: int = 1) -> None:
         counts = self._counts
         if counts is not None:
-            counts[name] = counts.get(name, 0) + 1
+            counts[name] = counts.get(name, 0) + number
         elif self._stats is not None:
-            self._stats.inc_value(name)
+            self._stats.inc_value(name, number)
 
     def count_on_flush(self) -> None:
         """From now on keep counts until ``flush``."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import configuration, settings
+from servers import Valkey, cluster, postgres
 
 import scrapy_bloomdupe
 
@@ -135,3 +136,31 @@ def start_python(tmp_path: Path) -> Iterator[StartPython]:
     for process in processes:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture(scope="session")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
+    """A server without modules. It is emptied by whoever needs that; names tell its users apart."""
+    with Valkey(tmp_path_factory.mktemp("valkey")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey_bloom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
+    """A server with RedisBloom."""
+    with Valkey(tmp_path_factory.mktemp("valkey-bloom"), bloom=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Valkey]]:
+    """Three nodes."""
+    with cluster(tmp_path_factory.mktemp("cluster")) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL server; tables tell its users apart."""
+    with postgres() as url:
+        yield url

@@ -1,7 +1,8 @@
 """How does a test crawl? The mock site and every crawl are processes of their own, none is left behind.
 
 A test calls ``run`` (or ``running``, to do something in mid-crawl) with a spider's dotted name, settings
-and arguments. The crawl's process reads them as JSON, runs them with Scrapy's own ``CrawlerProcess``, and
+and arguments. The crawl's process is forked from one that
+has made its imports (``forking``), reads them as JSON, runs them with Scrapy's own ``CrawlerProcess``, and
 writes stats and items as JSON. ``scrapy`` runs the real command line where its exit code matters. Every
 wait has an end; whatever still runs then is killed.
 """
@@ -10,19 +11,21 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
-import subprocess
+import resource
+import signal
 import sys
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mocksite import child
+from mocksite import child, surroundings
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler, CrawlerProcess
 from scrapy.exceptions import ScrapyDeprecationWarning
@@ -96,7 +99,7 @@ class Crawl:
 class Running:
     """A crawl that is under way."""
 
-    process: subprocess.Popen[str]
+    process: Any
     log: Path
     result: Path
 
@@ -139,7 +142,11 @@ def running(
         prepare: dotted name of what is called in the process before the crawl, to break something.
         arguments: of the spider; ``start`` is a list of URLs.
     """
-    result = _new(folder, "result", "json")
+    # It imports this module.
+    from forking import start_crawl
+
+    number = next(n for n in itertools.count(1) if not (folder / f"job-{n}.json").exists())
+    result = folder / f"result-{number}.json"
     job = {
         "spider": spider,
         "prepare": prepare,
@@ -147,10 +154,15 @@ def running(
         "arguments": {k: v if isinstance(v, str) else json.dumps(v) for k, v in arguments.items()},
         "result": str(result),
     }
-    path = _new(folder, "job", "json")
-    path.write_text(json.dumps(job))
-    with _logged([sys.executable, str(Path(__file__).resolve()), str(path)], folder, result) as crawl:
-        yield crawl
+    (folder / f"job-{number}.json").write_text(json.dumps(job))
+    process = start_crawl(folder, number, surroundings(folder))
+    try:
+        yield Running(process, folder / f"crawl-{number}.log", result)
+    finally:
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def make_state(jobdir: Path, count: int, store: str | None = "lmdb", capacity: int = 1000) -> Path:
@@ -214,20 +226,9 @@ def scrapy(folder: Path, command: Sequence[str], settings: Mapping[str, Any]) ->
     options = [f"{name}={value}" for name, value in {**QUIET, **settings}.items()]
     line = [sys.executable, "-m", "scrapy", *command]
     line += [word for option in options for word in ("-s", option)]
-    with _logged(line, folder, folder / "none") as crawl:
-        return crawl.finish()
-
-
-@contextmanager
-def _logged(command: Sequence[str], folder: Path, result: Path) -> Iterator[Running]:
-    log = _new(folder, "crawl", "log")
-    with log.open("w") as sink, child(command, folder, stdout=sink, stderr=sink, text=True) as process:
-        yield Running(process, log, result)
-
-
-def _new(folder: Path, stem: str, suffix: str) -> Path:
-    paths = (folder / f"{stem}-{number}.{suffix}" for number in itertools.count(1))
-    return next(path for path in paths if not path.exists())
+    log = next(path for n in itertools.count(1) if not (path := folder / f"scrapy-{n}.log").exists())
+    with log.open("w") as sink, child(line, folder, stdout=sink, stderr=sink, text=True) as process:
+        return Running(process, log, folder / "none").finish()
 
 
 def main(path: str) -> int:
@@ -247,10 +248,8 @@ def main(path: str) -> int:
     crawler.signals.connect(scraped, signal=signals.item_scraped)
     process.crawl(crawler, **job["arguments"])
     process.start()
+    # What this crawl had no room for, its stats have.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     result = {"stats": crawler.stats.get_stats() if crawler.stats else {}, "items": items}
     Path(job["result"]).write_text(json.dumps(result, default=str))
     return int(process.bootstrap_failed)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -4,23 +4,27 @@
 
 ``python forking.py`` reads orders from its standard input, a line of JSON each, until that is closed:
 ``folder`` to work in, ``job`` as ``crawling.running`` writes it, ``log`` for what it prints, ``pid`` and
-``code``, the files that say which process it is and, when it has ended, how. The crawl is a process
-group of its own, and a whole process: only its imports are older than it. Another process waits for
-it, and ends it if it takes too long.
+``code``, the files that say which process it is and, when it has ended, how, ``environment`` for more
+variables of it. The crawl is a process group of its own, and a whole process: only its imports are older than
+it. Another process waits for it, and ends it if it takes too long.
+
+The tests of a process have one in common for their single crawls: ``start_crawl``.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
-import resource
+import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +38,24 @@ import scrapy.spiders.crawl
 import scrapy.squeues
 import twisted.internet.asyncioreactor
 from crawling import Crawl
+from crawling import main as crawl_here
 from mocksite import child
-from scrapy.crawler import CrawlerProcess
-from scrapy.exceptions import ScrapyDeprecationWarning
-from scrapy.utils.misc import load_object
 
 import scrapy_bloomdupe.addon
 import scrapy_bloomdupe.stores.lmdb
 
-# Seconds; many times what a run takes on a slow machine.
-TIMEOUT = 60.0
+# Extras, and slow to import.
+with suppress(ImportError):
+    import redis  # noqa: F401
+with suppress(ImportError):
+    import psycopg  # noqa: F401
+    import sqlalchemy.dialects.postgresql  # noqa: F401
+
+# Seconds; many times what a run takes on a slow machine, in the short versions of the tests.
+TIMEOUT = float(os.environ.get("BLOOMDUPE_TEST_TIMEOUT", "60"))
 
 # Seconds; a crawl that nobody ends is killed then.
-LIMIT = 120
+LIMIT = int(2 * TIMEOUT)
 
 IMPORTED = [
     killspiders,
@@ -83,6 +92,54 @@ def crawls(folder: Path) -> Iterator[Callable[..., Going]]:
         finally:
             for going in started:
                 going.kill()
+
+
+_shared: dict[str, Any] = {}
+
+
+def start_crawl(folder: Path, number: int, environment: dict[str, str]) -> Process:
+    """Start the crawl of ``job-<number>.json`` in *folder*; it prints into ``crawl-<number>.log``."""
+    if not _shared:
+        where = Path(tempfile.mkdtemp(prefix="bloomdupe-forking-"))
+        stack = ExitStack()
+        stack.callback(shutil.rmtree, where, ignore_errors=True)
+        command = [sys.executable, str(Path(__file__).resolve())]
+        _shared["process"] = stack.enter_context(child(command, where, stdin=subprocess.PIPE, text=True))
+        atexit.register(stack.close)
+    path = {what: str(folder / f"{what}-{number}") for what in ("pid", "code")}
+    path |= {"job": str(folder / f"job-{number}.json"), "log": str(folder / f"crawl-{number}.log")}
+    orders = _shared["process"].stdin
+    orders.write(json.dumps({"folder": str(folder), "environment": environment, **path}) + "\n")
+    orders.flush()
+    return Process(Path(path["pid"]), Path(path["code"]))
+
+
+class Process:
+    """A crawl's process, as ``subprocess.Popen`` has it."""
+
+    def __init__(self, pid: Path, code: Path) -> None:
+        self._code = code
+        wait_until(pid.exists, "process")
+        self.pid = int(pid.read_text())
+
+    def poll(self) -> int | None:
+        return int(self._code.read_text()) if self._code.exists() else None
+
+    def wait(self, timeout: float = TIMEOUT) -> int:
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("crawl", timeout)
+            time.sleep(0.003)
+        return code
+
+    def send_signal(self, signum: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 class Going:
@@ -170,20 +227,10 @@ def crawl(order: dict[str, Any]) -> int:
     for ours, its in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(ours, its)
     os.chdir(order["folder"])
-    job = json.loads(Path(order["job"]).read_text())
-    # Turned into exceptions, which Scrapy logs: no test would see a warning.
-    warnings.simplefilter("error", ScrapyDeprecationWarning)
-    if job["prepare"]:
-        load_object(job["prepare"])()
-    process = CrawlerProcess(job["settings"])
-    crawler = process.create_crawler(load_object(job["spider"]))
-    process.crawl(crawler, **job["arguments"])
-    process.start()
-    # What this crawl had no room for, its stats have.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    result = {"stats": crawler.stats.get_stats() if crawler.stats else {}}
-    Path(job["result"]).write_text(json.dumps(result, default=str))
-    return int(process.bootstrap_failed)
+    os.environ.update(order.get("environment", {}))
+    tempfile.tempdir = None
+    random.seed()
+    return crawl_here(order["job"])
 
 
 def _write(path: str, number: int) -> None:

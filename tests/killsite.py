@@ -6,6 +6,7 @@ tree's name is part of every path, so that the site has to know nothing.
 
 =========================== ======================================================================
 ``/AREA/job/TREE/N``        page N: its number as title, links to its children
+``/AREA/job/TREE/N?meet=K`` the same, when K crawls have asked for such a page
 ``/AREA/hop/K/TREE/N``      redirects K times, then to page N
 ``/AREA/stamp/TREE/N``      gives the cookie that page N asks for and sends back to it
 ``/AREA/gone/TREE/N``       404, with a link to page N
@@ -22,7 +23,9 @@ once with 503 · ``s`` slow · ``d`` by POST · ``e`` behind a 404
 from __future__ import annotations
 
 import html
+import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha1
@@ -35,6 +38,8 @@ ROOTS = 3
 
 _KINDS = ("job", "hop", "stamp", "gone", "desk")
 _failed: set[str] = set()
+_met: Counter[str] = Counter()
+_meeting = threading.Condition()
 
 
 @dataclass(frozen=True)
@@ -46,21 +51,24 @@ class Tree:
         seed: of another tree of the same size.
         kinds: the letters that a page draws from; one that stands there twice is drawn twice as often.
         spread: a page is linked from one of the first *spread* pages; few of them make a flat tree.
+        extra: so many more links on every page, to any others but the first: then it is no tree, and crawls
+            that begin at different pages meet.
     """
 
     size: int
     seed: int = 1
     kinds: str = "p"
     spread: int = 1_000_000
+    extra: int = 0
 
     @property
     def name(self) -> str:
-        return f"{self.size}-{self.seed}-{self.kinds}-{self.spread}"
+        return f"{self.size}-{self.seed}-{self.kinds}-{self.spread}-{self.extra}"
 
     @classmethod
     def named(cls, name: str) -> Tree:
-        size, seed, kinds, spread = name.split("-")
-        return cls(int(size), int(seed), kinds, int(spread))
+        size, seed, kinds, *rest = name.split("-")
+        return cls(int(size), int(seed), kinds, *map(int, rest))
 
     def kind(self, number: int) -> str:
         if number < ROOTS:
@@ -68,7 +76,8 @@ class Tree:
         return self.kinds[self.draw("kind", number) % len(self.kinds)]
 
     def children(self, number: int) -> list[int]:
-        return _children(self)[number]
+        others = (self.draw(f"extra {which}", number) for which in range(self.extra))
+        return _children(self)[number] + [ROOTS + other % (self.size - ROOTS) for other in others]
 
     def link(self, number: int) -> str:
         """The path that page *number* is linked by; without the area."""
@@ -132,6 +141,8 @@ def answer(target: str, body: str, cookies: set[str]) -> Answer:
             number = int(parse_qs(body)["id"][0])
             return 200, _page_of(area, Tree.named(rest[0]), number), []
     tree, number = Tree.named(rest[0]), int(rest[1])
+    if meet := parse_qs(url.query).get("meet"):
+        _meet(f"{area}/{rest[0]}", int(meet[0]))
     match tree.kind(number):
         case "o" if url.query == "a=1&b=2":
             return _redirect(f"{url.path}?b=2&a=1")
@@ -145,6 +156,14 @@ def answer(target: str, body: str, cookies: set[str]) -> Answer:
         case "s":
             time.sleep(0.05 + tree.draw("slow", number) % 100 / 1000)
     return 200, _page_of(area, tree, number), []
+
+
+def _meet(where: str, count: int) -> None:
+    """Wait for others, so that crawls that do not start at once begin at once."""
+    with _meeting:
+        _met[where] += 1
+        _meeting.notify_all()
+        _meeting.wait_for(lambda: _met[where] >= count, timeout=20)
 
 
 def _page_of(area: str, tree: Tree, number: int) -> str:

@@ -215,12 +215,11 @@ def mock_site(folder: Path) -> Iterator[Site]:
         yield Site(process.stdout.readline().strip(), log)
 
 
-@contextmanager
-def child(command: Sequence[str], folder: Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """Start a process in *folder* that does not outlive the block."""
+def surroundings(folder: Path) -> dict[str, str]:
+    """The environment of a process that leaves no trace outside *folder*."""
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
-    environment = os.environ | {
+    return {
         "HOME": str(folder),
         "TMPDIR": str(temporary),
         "PYTHONPATH": os.pathsep.join([str(TESTS), str(PACKAGE)]),
@@ -229,6 +228,12 @@ def child(command: Sequence[str], folder: Path, **options: Any) -> Iterator[subp
         "TLDEXTRACT_CACHE": str(folder / "tldextract"),
         "TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS": "",
     }
+
+
+@contextmanager
+def child(command: Sequence[str], folder: Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """Start a process in *folder* that does not outlive the block."""
+    environment = os.environ | surroundings(folder)
     # A session of its own: Ctrl-C at a terminal reaches pytest alone, which then ends its children.
     options.setdefault("stdin", subprocess.DEVNULL)
     process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **options)

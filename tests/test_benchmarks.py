@@ -117,3 +117,21 @@ def test_the_tmall_benchmark_judges_the_same_urls_by_five_strategies(tmp_path: P
     assert 5 == len(figures)
     assert 1.0 == figures["improved, ids"]["accuracy"] == figures["ours, exact"]["accuracy"]
     assert figures["traditional, URLs"]["accuracy"] < 0.9
+
+
+def test_the_shared_benchmark_finds_every_verdict_to_be_that_of_scrapy(tmp_path: Path) -> None:
+    figures = _run("shared.py", tmp_path)
+    judged, missing = figures["judged"], figures["missing"]
+    assert isinstance(judged, dict)
+    assert isinstance(missing, dict)
+    ours = {name for name in missing if name.startswith("ours")}
+    # A wrong verdict ends the benchmark.
+    for name in ("ours, bitmap, bare", "ours, Redis set", "ours, bitmap + Redis set, JOBDIR"):
+        assert name in ours or 300 == judged[f"{name}: links"]
+    crawls, memory = figures["crawls"], figures["memory"]
+    assert isinstance(crawls, dict)
+    assert isinstance(memory, dict)
+    if "ours, bitmap, bare" not in ours:
+        assert 0 == sum(one["twice"] for one in crawls.values())
+        # A server's own word, of 20,000 keys; over 0.002 (200 hits of 100 expected) once in 10^18 runs.
+        assert memory["ours, bitmap, bare"]["20000"]["error"] < 0.002

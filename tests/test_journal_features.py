@@ -133,7 +133,8 @@ def test_a_page_that_fails_for_ever_is_asked_by_the_next_run_if_that_is_wanted(
         assert 1 == again.stats["bloomdupe/replayed"]
     second = job(**MENDED)
     check(second)
-    assert None is second.stats.get("bloomdupe/failed")
+    # None, or 0 if a commit came in between.
+    assert not second.stats.get("bloomdupe/failed")
     assert ("GET", "broken/1", 200) == job.area.answers()[-1]
     before = len(job.area.answers())
     check(job())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from scrapy.link import Link
 
 from scrapy_bloomdupe import stats, unseen
 from scrapy_bloomdupe.rawfront import UNKNOWN, RawFront
+from scrapy_bloomdupe.rules.ruleset import RuleSet
 
 URL = "http://a.example/page?b=1&a=2"
 
@@ -49,6 +51,23 @@ def test_it_keeps_within_its_bytes_and_forgets_what_was_not_asked_for_longest() 
     assert front.find("http://a.example/0") is UNKNOWN
     front.put("x" * 5000, None)
     assert front.find("x" * 5000) is UNKNOWN
+
+
+def test_what_the_rules_said_counts_among_its_bytes() -> None:
+    front, rules = RawFront(1_000_000), RuleSet.load(preset="usual")
+    tracemalloc.start()
+    try:
+        for number in range(10_000):
+            url = f"http://a.example/{number}?id=p{number}"
+            decision = rules.decide(url)
+            decision.digest()
+            front.put(url, decision)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    # Besides it the caches of steps and hosts.
+    assert held < 1_300_000
+    assert len(front) > 1_000
 
 
 def test_with_no_bytes_it_keeps_nothing() -> None:

@@ -75,10 +75,3 @@ def test_python_code_in_readme_runs(code: str, tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", code], check=True, cwd=ROOT, env={"TMPDIR": str(tmp_path), "PATH": ""}
     )
-
-
-def test_the_output_of_size_in_readme_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    block = re.search(r"```text\n\$ bloomdupe (size [^\n]*)\n(.*?)```", README, re.DOTALL)
-    assert block is not None
-    assert 0 == cli.main(block[1].split())
-    assert capsys.readouterr().out == block[2]

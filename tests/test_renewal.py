@@ -196,7 +196,7 @@ def crash(state: State, place: Path) -> set[int]:
     store = state.store
     assert isinstance(store, LmdbStore)
     written: set[bytes] = set()
-    while chunk := store.keys_after(max(written) if written else None):
+    while chunk := store.chunk_after(max(written) if written else None):
         written.update(chunk)
     return {number for number in range(20_000) if key(number) in written}
 
@@ -423,7 +423,7 @@ def test_a_sync_that_fails_and_a_store_that_cannot_be_read_are_told(
 
     found = begin(state)
     with monkeypatch.context() as patched:
-        patched.setattr(LmdbStore, "keys_after", unreadable)
+        patched.setattr(LmdbStore, "chunk_after", unreadable)
         with pytest.raises(StoreError):
             found.step(0)
     found.abandon()

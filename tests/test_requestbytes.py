@@ -15,7 +15,7 @@ from scrapy import FormRequest, Request, Spider
 from scrapy.http import Response
 
 import scrapy_bloomdupe.requestbytes as requestbytes
-from scrapy_bloomdupe.requestbytes import Summary, dump, load, peek
+from scrapy_bloomdupe.requestbytes import RequestWriter, Summary, dump, load, peek
 
 
 class Shop(Spider):
@@ -42,6 +42,25 @@ FULL = FormRequest(
     priority=-7,
     dont_filter=True,
 )
+
+
+PLAIN = [
+    Request("http://shop.example/"),
+    Request("http://shop.example/", meta={"depth": 1}, callback=SPIDER.parse_item),
+    Request("http://shop.example/", errback=SPIDER.failed, priority=3, dont_filter=True, encoding="latin-1"),
+    Request("http://shop.example/", method="POST", body=b"a=1", headers={"X-Token": ["a", "b"]}),
+    Request("http://shop.example/", cookies={"session": "1"}, flags=["f"], cb_kwargs={"page": 2}),
+    Request("http://shop.example/", headers={}, cookies={}, meta={}, flags=[], cb_kwargs={}, body=b""),
+]
+
+
+@pytest.mark.parametrize("request_", PLAIN)
+def test_a_plain_request_has_the_same_bytes_in_every_release_of_scrapy(request_: Request) -> None:
+    writer = RequestWriter(SPIDER)
+    expected = writer._by_documented_names(request_)
+    assert expected == writer(request_)
+    assert expected == writer._by_kept_names(request_)
+    assert request_.to_dict(spider=SPIDER) == load(expected, SPIDER).to_dict(spider=SPIDER)
 
 
 def test_a_request_comes_back_as_it_was() -> None:

@@ -220,11 +220,12 @@ def test_a_set_that_is_frozen_in_the_middle_of_many_keys_takes_no_more_of_them()
     assert {a, b} == filter_.keys
 
 
-@pytest.mark.parametrize("policy", ["negatives", "always", "", "Positives"])
-def test_a_policy_that_is_not_known_is_refused(policy: str) -> None:
+@pytest.mark.parametrize("policy", ["negatives", "", "Positives"])
+def test_a_policy_that_is_not_one_of_a_single_crawl_is_refused(policy: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         SeenSet(StubFilter(), None, policy)
-    assert f"policy={policy!r} is not known; take one of positives" == str(caught.value)
+    expected = f"policy={policy!r} is not one of a single crawl; take 'positives' or 'always'"
+    assert expected == str(caught.value)
 
 
 def test_deferred_keys_are_seen_and_reach_the_filter_when_they_are_settled() -> None:

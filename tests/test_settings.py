@@ -28,6 +28,10 @@ def test_every_setting_has_a_default_that_fits_a_small_crawl() -> None:
     assert frozenset() == options.explicit
 
 
+def _attribute(found: Any, name: str) -> Any:
+    return getattr(found, name.removeprefix("BLOOMDUPE_").lower())
+
+
 @pytest.mark.parametrize("name", settings.SETTINGS)
 def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> None:
     shown = settings.SETTINGS[name].default.partition(",")[0]
@@ -50,6 +54,11 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
     elif name in ("BLOOMDUPE_PRESET", "BLOOMDUPE_RULES", "BLOOMDUPE_RULE_FILES"):
         assert not value
         assert settings.read_rules(Settings()) is None
+    elif name in ("BLOOMDUPE_FILTER", "BLOOMDUPE_KEY", "BLOOMDUPE_ON_EMPTY"):
+        assert read().shared is None
+        shared = read(BLOOMDUPE_FILTER="redis://127.0.0.1").shared
+        assert shared is not None
+        assert value == ("mapped" if name == "BLOOMDUPE_FILTER" else _attribute(shared, name))
     elif name == "BLOOMDUPE_FINGERPRINTER":
         # Read by the add-on, by Scrapy's own getbool.
         assert value == Settings().getbool(name)
@@ -115,8 +124,16 @@ def test_none_means_the_default(name: str) -> None:
         ("BLOOMDUPE_ERROR_RATE", 1.0, "not including, 1"),
         ("BLOOMDUPE_ERROR_RATE", -0.1, "from 1e-12"),
         ("BLOOMDUPE_ERROR_RATE", float("nan"), "from 1e-12"),
-        ("BLOOMDUPE_STORE", "redis", "'lmdb', 'memory', or None"),
-        ("BLOOMDUPE_STORE", 7, "'lmdb', 'memory', or None"),
+        ("BLOOMDUPE_STORE", "sqlite", "'lmdb', 'memory', 'redis'"),
+        ("BLOOMDUPE_STORE", 7, "'lmdb', 'memory', 'redis'"),
+        ("BLOOMDUPE_STORE", "redis", "BLOOMDUPE_FILTER, which names none"),
+        ("BLOOMDUPE_STORE", "redis://host:port", "is not the URL of a server"),
+        ("BLOOMDUPE_FILTER", "bloom", "'mapped' for a file"),
+        ("BLOOMDUPE_FILTER", "redis://host/x", "is not the URL of a server"),
+        ("BLOOMDUPE_POLICY", "sometimes", "positives, always, negatives"),
+        ("BLOOMDUPE_POLICY", "negatives", "give its URL in BLOOMDUPE_STORE"),
+        ("BLOOMDUPE_KEY", "%(spyder)s", "is not a template"),
+        ("BLOOMDUPE_ON_EMPTY", "cry", "pass, stop, refill"),
         ("BLOOMDUPE_LAYOUT", "square", "classic"),
         ("BLOOMDUPE_SCHEME", "md5", "murmur3"),
         ("BLOOMDUPE_SCHEME", ["murmur3"], "murmur3"),

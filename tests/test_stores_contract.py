@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from hashlib import sha1
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kinds import STORES, key, made_store, store_url
 
 from scrapy_bloomdupe.stores.base import Store
-from scrapy_bloomdupe.stores.environment import Environment
-from scrapy_bloomdupe.stores.lmdb import LmdbStore
-from scrapy_bloomdupe.stores.memory import MemoryStore
-
-KINDS = ["lmdb", "memory"]
 
 
-def key(number: int) -> bytes:
-    return sha1(b"%d" % number).digest()
+@pytest.fixture(params=STORES)
+def kind(request: pytest.FixtureRequest) -> tuple[str, str | None]:
+    return request.param, store_url(request.param, request)
 
 
-@contextmanager
-def made(kind: str, directory: Path, group_size: int = 10) -> Iterator[Store]:
-    if kind == "memory":
-        yield MemoryStore()
-        return
-    environment = Environment.create(directory / "seen.lmdb")
-    try:
-        yield LmdbStore(environment, create=True, group_size=group_size)
-    finally:
-        environment.close()
-
-
-@pytest.fixture(params=KINDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with made(request.param, tmp_path) as found:
+@pytest.fixture
+def store(kind: tuple[str, str | None], tmp_path: Path) -> Iterator[Store]:
+    with made_store(kind[0], tmp_path, kind[1]) as found:
         yield found
 
 
@@ -151,8 +133,8 @@ def test_it_may_be_closed_twice(store: Store) -> None:
     store.close()
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(
-    st.sampled_from(KINDS),
     st.lists(
         st.tuples(
             st.sampled_from(["add", "put", "many", "remove", "contains", "flush", "count", "iter"]),
@@ -161,9 +143,11 @@ def test_it_may_be_closed_twice(store: Store) -> None:
         max_size=40,
     ),
 )
-def test_it_does_what_a_set_does(kind: str, steps: list[tuple[str, bytes]]) -> None:
+def test_it_does_what_a_set_does(
+    kind: tuple[str, str | None], tmp_path: Path, steps: list[tuple[str, bytes]]
+) -> None:
     model: set[bytes] = set()
-    with tempfile.TemporaryDirectory() as directory, made(kind, Path(directory), 5) as store:
+    with made_store(kind[0], tmp_path, kind[1]) as store:
         for step, one in steps:
             if step == "add":
                 assert (one not in model) is store.add(one)
@@ -178,6 +162,9 @@ def test_it_does_what_a_set_does(kind: str, steps: list[tuple[str, bytes]]) -> N
                 store.put_many([one])
                 assert [False, one + one not in model] == store.add_many([one, one + one])
                 model |= {one, one + one}
+            elif step == "remove":
+                store.remove(one)
+                model.discard(one)
             elif step == "contains":
                 assert (one in model) is (one in store)
             elif step == "flush":

@@ -8,7 +8,9 @@ Information Processing Letters 101(6), 2007.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.errors import ConfigurationError
@@ -22,6 +24,19 @@ SLACK = 1.05
 # least memory over many orders of magnitude.
 GROWTH = 2
 TIGHTENING = 0.8
+
+
+class LayerSize(Protocol):
+    """What a layer says of its size; ``LayerHeader`` does."""
+
+    @property
+    def num_bits(self) -> int: ...
+
+    @property
+    def num_hashes(self) -> int: ...
+
+    @property
+    def capacity(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -67,19 +82,39 @@ def next_layer(header: Header, layout: Layout) -> LayerHeader:
             f"the filter has {len(layers)} layers and can hold no more; run `bloomdupe rebuild` with a "
             "larger --capacity"
         )
+    size = next_size(layers, header.error_rate, layout)
+    offset = -(-layers[-1].end // HEADER_SIZE) * HEADER_SIZE
+    return LayerHeader(
+        offset, size.num_bits, size.num_hashes, size.capacity, size.error_rate, 0, layout.width
+    )
+
+
+def next_size(
+    layers: Sequence[LayerSize], error_rate: float, layout: Layout, max_bits: int | None = None
+) -> sizing.BloomSize:
+    """Return the size of the layer that follows *layers*, which keeps the whole under *error_rate*.
+
+    Args:
+        layers: oldest first, at least one.
+        max_bits: so large at the most; None: no limit. The layer then takes fewer keys than it would.
+
+    Raises:
+        ConfigurationError: a layer of *max_bits* bits would take no key.
+    """
     # At capacity the first layer uses a part of the rate; the others share what is left as a geometric
     # series, so that any number of them stays under the whole.
     first = layers[0]
     used = layout.rate_at(first.num_bits, first.num_hashes, first.capacity)
-    left = max(header.error_rate - used, header.error_rate / 100)
+    left = max(error_rate - used, error_rate / 100)
     target = left * (1 - TIGHTENING) * TIGHTENING ** (len(layers) - 1)
     target = max(target, sizing.MIN_ERROR_RATE)
     capacity = min(layers[-1].capacity * GROWTH, sizing.MAX_CAPACITY)
     slack = 1.0
     while True:
         size = layout.size_for(capacity, target, slack)
-        if layout.rate_at(size.num_bits, size.num_hashes, capacity) <= target:
-            break
-        slack *= 1.01
-    offset = -(-layers[-1].end // HEADER_SIZE) * HEADER_SIZE
-    return LayerHeader(offset, size.num_bits, size.num_hashes, capacity, target, 0, layout.width)
+        if max_bits is not None and size.num_bits > max_bits:
+            capacity = min(capacity - 1, int(capacity * max_bits / size.num_bits))
+        elif layout.rate_at(size.num_bits, size.num_hashes, capacity) <= target:
+            return size
+        else:
+            slack *= 1.01

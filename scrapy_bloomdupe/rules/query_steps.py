@@ -45,6 +45,9 @@ def _filtered(parts: Parts, keep: Callable[[str], bool]) -> Parts:
 
 def _empty_pairs(parts: Parts) -> Parts:
     """A query without empty pieces: ``?&a=1`` becomes ``?a=1``."""
+    query = parts.query
+    if not query or not ("&&" in query or query[0] == "&" or query[-1] == "&"):
+        return parts
     return _filtered(parts, bool)
 
 
@@ -63,7 +66,9 @@ def _equal_blanks(parts: Parts) -> Parts:
 
 def _plus_space(parts: Parts) -> Parts:
     """A query that writes a space as ``%20``, not as ``+``. Signed URLs and OData tell them apart."""
-    return parts._replace(query=parts.query.replace("+", "%20")) if parts.query else parts
+    if not parts.query or "+" not in parts.query:
+        return parts
+    return parts._replace(query=parts.query.replace("+", "%20"))
 
 
 # What a form need not escape and people write plain, without & = + ; # % and what WHATWG escapes anyway.
@@ -73,7 +78,7 @@ _FORM_ESCAPE = re.compile("|".join(_FORM_PLAIN))
 
 def _form_escapes(parts: Parts) -> Parts:
     """A query without escapes that a form would not need: ``?u=http%3A%2F%2Fb`` becomes ``?u=http://b``."""
-    if not parts.query:
+    if not parts.query or "%" not in parts.query:
         return parts
     return parts._replace(query=_FORM_ESCAPE.sub(lambda match: _FORM_PLAIN[match[0]], parts.query))
 
@@ -82,8 +87,9 @@ def _sort_params(parts: Parts) -> Parts:
     """A query sorted by name; repeated names keep their order. Signed URLs may break."""
     if not parts.query or "&" not in parts.query:
         return parts
-    pieces = sorted(parts.query.split("&"), key=lambda piece: piece.partition("=")[0])
-    return parts._replace(query="&".join(pieces))
+    pieces = parts.query.split("&")
+    ordered = sorted(pieces, key=lambda piece: piece.partition("=")[0])
+    return parts if ordered == pieces else parts._replace(query="&".join(ordered))
 
 
 def _lone_query(parts: Parts) -> Parts:

@@ -91,7 +91,13 @@ _FORMS = {
     for high in "0123456789ABCDEFabcdef"
     for low in "0123456789ABCDEFabcdef"
 }
-_NORMAL_ESCAPES = frozenset(pair for pair, form in _FORMS.items() if form == f"%{pair}")
+_NORMAL_ENDS = {
+    high: "".join(low for low in "0123456789ABCDEF" if _FORMS[f"{high}{low}"] == f"%{high}{low}")
+    for high in "0123456789ABCDEF"
+}
+_find_odd = re.compile(
+    f"%(?!{'|'.join(f'{high}[{low}]' for high, low in _NORMAL_ENDS.items() if low)})"
+).search
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -100,7 +106,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _unescaped(text: str) -> str:
-    if _NORMAL_ESCAPES.issuperset({piece[:2] for piece in text.split("%")[1:]}):
+    if "%" not in text or not _find_odd(text):
         return text
     return _ESCAPE.sub(_unescape, text)
 
@@ -165,6 +171,8 @@ def _replace_host(parts: Parts, host: str) -> Parts:
 
 def _host_dot(parts: Parts) -> Parts:
     """A host without the dots at its end: the root of the DNS."""
+    if not parts.authority.endswith(".") and ".:" not in parts.authority:
+        return parts
     host = hostname(parts.authority)
     bare = host.rstrip(".")
     return _replace_host(parts, bare) if bare != host and _is_name(bare) else parts

@@ -89,7 +89,7 @@ class LmdbStore:
     def iter_keys(self) -> Iterator[bytes]:
         self.flush()
         last: bytes | None = None
-        while chunk := self.keys_after(last):
+        while chunk := self.chunk_after(last):
             yield from chunk
             last = chunk[-1]
 
@@ -143,7 +143,7 @@ class LmdbStore:
     def close(self) -> None:
         self.flush()
 
-    def keys_after(self, last: bytes | None, size: int = _CHUNK) -> list[bytes]:
+    def chunk_after(self, last: bytes | None, size: int = _CHUNK) -> list[bytes]:
         """Return up to *size* written keys, in order, that follow *last*; None: from the first one.
 
         Raises:

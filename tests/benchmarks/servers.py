@@ -7,8 +7,10 @@ Nothing is asked of the network but the loopback address.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,10 +69,10 @@ def bloom_module() -> Path | None:
 
 
 @contextlib.contextmanager
-def valkey(folder: Path) -> Iterator[Server | None]:
+def valkey(folder: Path, *, bloom: bool = True) -> Iterator[Server | None]:
     """Give a running server with its data in *folder*, loaded from there if there are some; None: it
-    is not installed."""
-    program, module = binary(), bloom_module()
+    is not installed. *bloom*: with RedisBloom, where that is installed."""
+    program, module = binary(), bloom_module() if bloom else None
     if program is None:
         yield None
         return
@@ -112,3 +114,35 @@ def _wait(process: subprocess.Popen[bytes], port: int, folder: Path) -> None:
                 raise RuntimeError(f"valkey-server does not answer:\n{log.read_text()[-2000:]}") from None
             time.sleep(0.001)
     client.close()
+
+
+@contextlib.contextmanager
+def postgres() -> Iterator[str | None]:
+    """Give the URL of a running PostgreSQL server, for SQLAlchemy; None: not installed."""
+    pgserver = optional("pgserver")
+    if pgserver is None or optional("psycopg") is None or optional("sqlalchemy") is None:
+        yield None
+        return
+    # As root the server runs as a user of its own, who may not enter other people's directories.
+    with tempfile.TemporaryDirectory(prefix="bloomdupe-pg-", dir="/tmp") as place:
+        folder = Path(place)
+        folder.chmod(0o755)
+        with _environment("XDG_RUNTIME_DIR", place):
+            server = pgserver.get_server(folder / "data", cleanup_mode="stop")
+            try:
+                yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+            finally:
+                server.cleanup()
+
+
+@contextlib.contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
