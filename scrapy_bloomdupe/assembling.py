@@ -13,6 +13,7 @@ from pathlib import Path
 from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.filters.counting import class_for, open_filter
 from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
@@ -93,7 +94,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
             fresh = not path.exists() or path.stat().st_size == 0
             sync = options.sync
             environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)
-        filter = BloomFilter.create(  # noqa: A001
+        filter = class_for(options.layout).create(  # noqa: A001
             unfinished,
             capacity=options.capacity,
             error_rate=options.error_rate,
@@ -148,7 +149,7 @@ def assemble(
     Raises:
         StateUnusable, StateCorrupt: see ``errors``.
     """
-    filter = BloomFilter.open(directory / FILTER_NAME, begin=False)  # noqa: A001
+    filter = open_filter(directory / FILTER_NAME, begin=False)  # noqa: A001
     environment: Environment | None = None
     store: Store | None = None
     audit: Audit | None = None

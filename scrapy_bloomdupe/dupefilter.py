@@ -36,6 +36,7 @@ from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.rawfront import UNKNOWN, RawFront
 from scrapy_bloomdupe.recording import META_RECORD, Recorder
 from scrapy_bloomdupe.redirects import ASKED, RedirectPasses
+from scrapy_bloomdupe.renewing import Renewer
 from scrapy_bloomdupe.rules.ruleset import Decision
 from scrapy_bloomdupe.rulewatch import RuleWatch, idle_rules
 from scrapy_bloomdupe.sampling import Sampler
@@ -453,7 +454,8 @@ class BloomDupeFilter(RFPDupeFilter):
         self._known_verdict = stats.VERDICTS[known]
         if self._crawler is not None:
             _of_crawler[self._crawler] = self
-        self._committer = Committer(state, self._watch, self._journaling)
+        renewers = [Renewer(state, self._watch, read.rebuild_layers)] if read.rebuild_layers else []
+        self._committer = Committer(state, self._watch, self._journaling, renewers)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
         if state.audit is not None:
             state.audit.on_lost = AuditWatch(state, state.audit, self._watch)

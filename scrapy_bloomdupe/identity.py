@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from scrapy_bloomdupe.auditing import AUDIT_MARK
 from scrapy_bloomdupe.errors import StateMismatch
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.filters.counters import COUNTING
 from scrapy_bloomdupe.statefiles import read_rules_file
 
 #: In the identity of a crawl's own filter: what is seen lies on a server; the epoch that was found there.
@@ -127,6 +128,13 @@ def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A
             f"{directory} was made by the spider {made['spider']!r}, this one is {wanted['spider']!r}: what "
             "the other one has crawled is not crawled here. Give each spider a directory of its own if that "
             "is not meant"
+        )
+    counts = filter.layout == COUNTING.name
+    if "filter" in options.explicit and counts != (options.layout == COUNTING.name):
+        found, asked = ("counting", "mapped") if counts else ("mapped", "counting")
+        notices.append(
+            f"{filter.path} was made with BLOOMDUPE_FILTER = {found!r}, which stays in force; settings ask "
+            f"for {asked!r}. " + ("It can forget" if counts else "Nothing can be forgotten in it")
         )
     for name in ("capacity", "error_rate", "layout"):
         asked, found = getattr(options, name), getattr(filter, name)

@@ -19,7 +19,7 @@ from scrapy_bloomdupe.identity import StateOptions, compare
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.recovering import recover
 from scrapy_bloomdupe.state import State
-from scrapy_bloomdupe.statefiles import make_directory, move_aside
+from scrapy_bloomdupe.statefiles import discard_unfinished, make_directory, move_aside
 
 
 def open_or_create(directory: Path, options: StateOptions) -> State:
@@ -64,6 +64,7 @@ def open_existing(directory: Path) -> State:
     lock = DirectoryLock(directory)
     try:
         state = assemble(directory, lock)
+        discard_unfinished(directory)
         state.filter.begin()
     except BaseException:
         lock.release()
@@ -97,6 +98,7 @@ def _remove(directory: Path, pid: int) -> None:
 
 
 def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> State:
+    discard_unfinished(directory)
     state = assemble(directory, lock, journal=options.journal, sync=options.sync, clock=options.clock)
     try:
         if _is_due(state, options):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scrapy_bloomdupe.assembling import JOURNAL_MARK, environment_name
-from scrapy_bloomdupe.building import FilterValues, Progress, build_filter
+from scrapy_bloomdupe.building import FilterValues, Progress, build_filter, version_of, with_version
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.lock import DirectoryLock
@@ -72,7 +72,8 @@ def _rebuild(
 ) -> BloomFilter:
     store = LmdbStore(environment)
     filter_id, identity = read_meta(environment)
-    old, created = _old_values(directory / FILTER_NAME, defaults)
+    old, version, created = _old_values(directory / FILTER_NAME, defaults)
+    identity = with_version(identity, 1 + max(version, version_of(identity)))
     # Room for as many again, so that it does not grow with the next key; an asked capacity holds.
     values = FilterValues(
         plan.capacity or max(old.capacity, 2 * store.count()),
@@ -87,14 +88,15 @@ def _rebuild(
     return new
 
 
-def _old_values(path: Path, defaults: FilterValues) -> tuple[FilterValues, int | None]:
-    """Return what the old filter is like, and when it was made."""
+def _old_values(path: Path, defaults: FilterValues) -> tuple[FilterValues, int, int | None]:
+    """Return what the old filter is like, its version, and when it was made."""
     try:
         old = BloomFilter.open(path, readonly=True)
     except BloomdupeError:
-        return defaults, None
+        return defaults, 1, None
     try:
-        return FilterValues(old.capacity, old.error_rate, old.layout, old.scheme), old.created
+        values = FilterValues(old.capacity, old.error_rate, old.layout, old.scheme)
+        return values, version_of(old.identity), old.created
     finally:
         old.abandon()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from scrapy_bloomdupe.building import FilterValues, build_filter
+from scrapy_bloomdupe.building import build_filter, roomy, version_of, with_version
 from scrapy_bloomdupe.errors import StateCorrupt, StoreError
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -44,13 +44,12 @@ def recover(state: State) -> None:
         ) from exc
     if lacks:
         old = state.filter
-        values = FilterValues(max(old.capacity, 2 * count), old.error_rate, old.layout, old.scheme)
         new = build_filter(
             state.directory,
             store,
-            values,
+            roomy(old, count),
             filter_id=old.filter_id,
-            identity=old.identity,
+            identity=with_version(old.identity, version_of(old.identity) + 1),
             created=old.created,
             progress=lambda keys, _: keys,
         )

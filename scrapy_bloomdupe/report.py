@@ -37,6 +37,10 @@ _PLACES = {
         "and the limit of open files"
     ),
     stats.ERROR_SYNC: "the state could not be brought to the disk; a power loss could cost it",
+    stats.ERROR_REBUILD: (
+        "the filter could not be made anew; the old one stays in force, with more layers to ask, until "
+        "`bloomdupe rebuild`"
+    ),
     stats.ERROR_CLOSE: (
         "the state could not be closed in order; what was not written is crawled again by the next run"
     ),
@@ -324,6 +328,16 @@ def grew(growth: Growth) -> str:
         f"The filter reached {growth.num_keys:,} keys and grew to {growth.layers} layers for "
         f"{growth.capacity:,} keys; the error rate stays as asked. A larger BLOOMDUPE_CAPACITY from the "
         "start makes checks faster"
+    )
+
+
+def rebuilt(state: State, version: int, layers: int, seconds: float) -> str:
+    """Return the notice of a filter that was made anew in the middle of a crawl."""
+    new = state.filter
+    return (
+        f"The filter was made anew from the store: version {version}, {new.num_keys:,} keys, "
+        f"{new.num_layers} instead of {layers} layers, room for {new.capacity:,} keys; it took "
+        f"{seconds:.1f} s beside the crawl"
     )
 
 

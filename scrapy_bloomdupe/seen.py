@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from scrapy_bloomdupe.auditing import Audit
 from scrapy_bloomdupe.errors import ConfigurationError
-from scrapy_bloomdupe.filters.base import Filter
+from scrapy_bloomdupe.filters.base import Filter, RemovingFilter
 from scrapy_bloomdupe.stamps import stamp, time_of
 from scrapy_bloomdupe.stores.base import Store
 
@@ -110,6 +110,11 @@ class SeenSet:
     def num_deferred(self) -> int:
         """Keys that are not in the filter yet."""
         return len(self._deferred or ()) + (len(self._held) if self.store is None else 0)
+
+    @property
+    def held(self) -> Collection[bytes]:
+        """The keys that are in memory only."""
+        return self._held
 
     def check_and_add(
         self, key: bytes, url: str = "", rule: str | None = None, expire: float | None = None
@@ -213,19 +218,36 @@ class SeenSet:
             self._deferred.clear()
 
     def forget(self, key: bytes) -> bool:
-        """Make *key* new again; return whether that was possible: a Bloom filter alone cannot forget.
+        """Make *key* new again; return whether that was possible: a Bloom filter alone cannot forget, if it
+        does not count.
 
-        The filter's bits stay; the store then proves the key new.
+        With a store the filter's bits stay; the store then proves the key new.
 
         Raises:
             StoreError: the store failed.
         """
-        if self.store is None:
+        if self.store is not None:
+            self.store.remove(key)
+        elif not self._forget_bare(key):
             return False
+        if self._audit is not None:
+            self._audit.forget(key)
         self._held.pop(key, None)
-        self.store.remove(key)
         self.on_forget()
         return True
+
+    @property
+    def can_forget(self) -> bool:
+        """Whether ``forget`` is possible at all."""
+        return self.store is not None or isinstance(self.filter, RemovingFilter)
+
+    def _forget_bare(self, key: bytes) -> bool:
+        if not isinstance(self.filter, RemovingFilter):
+            return False
+        if self._deferred is not None and key in self._deferred:
+            self._deferred.discard(key)
+            return True
+        return self.filter.remove(key)
 
     def check_and_add_many(self, keys: Sequence[bytes]) -> list[Verdict]:
         """Judge *keys* and remember them, as ``check_and_add`` does one after the other, in less time. None

@@ -34,6 +34,7 @@ ERROR_COMMIT = ERROR + "commit"
 ERROR_QUEUE = ERROR + "queue"
 ERROR_SYNC = ERROR + "sync"
 ERROR_GROWTH = ERROR + "growth"
+ERROR_REBUILD = ERROR + "rebuild"
 ERROR_OPEN = ERROR + "open"
 ERROR_CLOSE = ERROR + "close"
 ERROR_HISTORY = ERROR + "history"
@@ -76,6 +77,8 @@ AUDIT_LOST_ESTIMATE = PREFIX + "audit/lost_estimate"
 AUDIT_LOST_LOW = PREFIX + "audit/lost_low"
 AUDIT_LOST_HIGH = PREFIX + "audit/lost_high"
 
+#: Filters that were made anew in the middle of the crawl.
+REBUILDS = PREFIX + "rebuilds"
 #: What several crawls share: round trips of whole batches, keys in them, seconds for which the server was
 #: not asked, how often it had lost what had been seen, keys that were granted and never scheduled, and keys
 #: that passed since the last run was killed before it had written what the server granted it.
@@ -124,6 +127,7 @@ ALL = (
     ERROR_QUEUE,
     ERROR_SYNC,
     ERROR_GROWTH,
+    ERROR_REBUILD,
     ERROR_OPEN,
     ERROR_CLOSE,
     ERROR_HISTORY,
@@ -151,6 +155,7 @@ ALL = (
     AUDIT_LOST_ESTIMATE,
     AUDIT_LOST_LOW,
     AUDIT_LOST_HIGH,
+    REBUILDS,
     SERVER_ASKED,
     SERVER_KEYS,
     CIRCUIT_OPEN_SECONDS,

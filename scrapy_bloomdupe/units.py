@@ -389,10 +389,9 @@ class Units:
                 self._candidates.add(unit.parent)
         elif unit.failed and self._retry_failed:
             keys = self.journal.keys_of(unit.number)
-            for key in keys:
-                self._seen.forget(key)
-            if self._seen.store is None:
-                # A filter alone cannot forget: it stays pending, and passes its own mark in the next run.
+            forgotten = [self._seen.forget(key) for key in keys]
+            if not self._seen.can_forget or not all(forgotten):
+                # It was not forgotten: it stays pending, and passes its own mark in the next run.
                 unit.again = True
                 return
             self.journal.end(unit.number, failed=True)

@@ -99,6 +99,17 @@ def test_the_structures_benchmark_measures_the_error_of_every_layout_and_scheme(
     assert all(figures["error"] < 0.004 for figures in ours.values())
 
 
+def test_the_lives_benchmark_asks_every_kind_of_filter_and_makes_layers_anew(tmp_path: Path) -> None:
+    figures = _run("lives.py", tmp_path)
+    found, layers = figures["found"], figures["layers"]
+    assert isinstance(found, dict)
+    assert isinstance(layers, dict)
+    assert 6 == len(found)
+    # 20,000 probes at 0.001: over 0.003 (60 hits of 20 expected) once in 10^11 runs.
+    assert all(one["error"] < 0.003 for one in found.values())
+    assert ["1 layers", "2 layers", "4 layers", "6 layers"] == list(layers)
+
+
 def test_the_scale_benchmark_fills_and_asks_both_and_calculates_the_rest(tmp_path: Path) -> None:
     figures = _run("scale.py", tmp_path)
     found, paper = figures["found"], figures["paper"]

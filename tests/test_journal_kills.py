@@ -21,6 +21,7 @@ REPEATS_PER_KILL = 3 * CONCURRENCY
 
 KINDS = "ppppphocvffsd"
 
+COUNTING = {**BARE, "BLOOMDUPE_FILTER": "counting", "BLOOMDUPE_RETRY_FAILED": True}
 WITHOUT = {**EXACT, "BLOOMDUPE_JOURNAL": False}
 
 
@@ -53,7 +54,7 @@ def test_a_job_that_nobody_kills_fetches_every_page_once(make: Callable[..., Job
     assert 0 == job.repeats()
 
 
-@pytest.mark.parametrize("settings", [EXACT, BARE], ids=["exact", "bare"])
+@pytest.mark.parametrize("settings", [EXACT, BARE, COUNTING], ids=["exact", "bare", "counting"])
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_a_job_that_is_killed_again_and_again_fetches_every_page_and_exports_every_item(
     make: Callable[..., Job], tmp_path: Path, settings: dict[str, Any], seed: int

@@ -327,8 +327,56 @@ def test_a_held_key_that_was_forgotten_is_new() -> None:
     assert Verdict.FALSE_POSITIVE is seen.check_and_add(KEY)
 
 
+class Removing(StubFilter):
+    """It can forget what is not ``wrong``."""
+
+    def remove(self, key: bytes) -> bool:
+        self.log.append("filter.remove")
+        there = key in self.keys
+        self.keys.discard(key)
+        return there
+
+
+def test_a_filter_that_counts_forgets_without_a_store() -> None:
+    found = Removing(wrong=(OTHER,))
+    seen = SeenSet(found, None)
+    told: list[None] = []
+    seen.on_forget = lambda: told.append(None)
+    assert seen.can_forget
+    seen.check_and_add(KEY)
+    assert seen.forget(KEY)
+    assert 1 == len(told)
+    assert KEY not in seen
+    assert Verdict.NEW is seen.check_and_add(KEY)
+    assert not seen.forget(OTHER)
+    assert 1 == len(told)
+
+
+def test_what_is_not_in_the_filter_yet_is_forgotten_there_where_it_is() -> None:
+    found = Removing()
+    seen = SeenSet(found, None, deferred=True)
+    seen.check_and_add(KEY)
+    assert seen.forget(KEY)
+    assert "filter.remove" not in found.log
+    assert KEY not in seen
+    seen.check_and_add(KEY)
+    seen.settle()
+    assert KEY in found.keys
+    assert seen.forget(KEY)
+    assert KEY not in seen
+
+
+def test_with_a_store_a_filter_that_counts_is_left_as_it_is() -> None:
+    found = Removing()
+    seen = SeenSet(found, MemoryStore())
+    seen.check_and_add(KEY)
+    assert seen.forget(KEY)
+    assert KEY in found.keys
+
+
 def test_a_filter_alone_cannot_forget() -> None:
     seen = SeenSet(StubFilter(), None)
     seen.check_and_add(KEY)
+    assert not seen.can_forget
     assert not seen.forget(KEY)
     assert KEY in seen

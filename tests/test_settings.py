@@ -211,6 +211,29 @@ def test_a_store_in_memory_is_refused_where_a_directory_keeps_the_filter(tmp_pat
     assert not (tmp_path / "state" / "seen.bloom").exists()
 
 
+def test_a_filter_that_counts_is_for_a_state_without_a_store() -> None:
+    found = read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=None).options
+    assert ("counting", None, 1e-6) == (found.layout, found.store, found.error_rate)
+    assert "filter" in found.explicit
+    for store in ("lmdb", "memory"):
+        with pytest.raises(ConfigurationError, match="'counting' is for BLOOMDUPE_STORE = None"):
+            read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=store)
+    with pytest.raises(ConfigurationError, match="BLOOMDUPE_LAYOUT is for BLOOMDUPE_FILTER = 'mapped'"):
+        read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=None, BLOOMDUPE_LAYOUT="paged")
+    with pytest.raises(ConfigurationError, match="it takes one of classic, paged"):
+        read(BLOOMDUPE_LAYOUT="counting")
+    assert "classic" == read(BLOOMDUPE_FILTER="mapped", BLOOMDUPE_LAYOUT="classic").options.layout
+
+
+def test_a_filter_without_a_store_is_not_made_anew_and_who_asks_for_it_is_told() -> None:
+    assert [4, 0, 0] == [read(BLOOMDUPE_STORE=store).rebuild_layers for store in ("lmdb", "memory", None)]
+    assert 0 == read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=0).rebuild_layers
+    with pytest.raises(
+        ConfigurationError, match="BLOOMDUPE_REBUILD_LAYERS = 3 needs BLOOMDUPE_STORE = 'lmdb'"
+    ):
+        read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=3)
+
+
 def test_every_verdict_has_a_stat_and_no_stat_has_two_names() -> None:
     assert set(stats.VERDICTS) == set(Verdict)
     assert len(stats.ALL) == len(set(stats.ALL))

@@ -108,3 +108,16 @@ class Filter(Protocol):
         ...
 
     def info(self) -> FilterInfo: ...
+
+
+@runtime_checkable
+class RemovingFilter(Filter, Protocol):
+    """A filter that can forget."""
+
+    def remove(self, key: bytes) -> bool:
+        """Remove *key*, of which ``add`` has said False, and which was not removed since.
+
+        Returns:
+            Whether it was removed. False: nothing was changed.
+        """
+        ...

@@ -104,6 +104,11 @@ class SharedSeen:
         """Keys that were asked for and may belong to nobody: they pass when they come."""
         return len(self._owed)
 
+    @property
+    def can_forget(self) -> bool:
+        """Whether ``forget`` is possible at all."""
+        return self.store is not None
+
     def check_and_add(
         self, key: bytes, url: str = "", rule: str | None = None, expire: float | None = None
     ) -> Verdict:
