@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -89,7 +90,10 @@ def test_a_crawl_makes_its_filter_anew_as_often_as_it_is_full(
     found.close()
     lines = job.last.lines("The filter was made anew from the store: version ")
     assert rebuilds == len(lines)
-    assert "1 instead of 2 layers" in lines[0]
+    # A busy machine may take so long that it has grown meanwhile.
+    assert re.search(
+        r": version 2, \d+ keys, [1-3] instead of [2-4] layers, room for \d+ keys; it took", lines[0]
+    )
     assert [] == list(check(job.jobdir / "bloomdupe", silently))
 
 

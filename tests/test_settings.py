@@ -215,7 +215,7 @@ def test_a_filter_that_counts_is_for_a_state_without_a_store() -> None:
     found = read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=None).options
     assert ("counting", None, 1e-6) == (found.layout, found.store, found.error_rate)
     assert "filter" in found.explicit
-    for store in ("lmdb", "memory"):
+    for store in ("lmdb", "memory", "redis://127.0.0.1"):
         with pytest.raises(ConfigurationError, match="'counting' is for BLOOMDUPE_STORE = None"):
             read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=store)
     with pytest.raises(ConfigurationError, match="BLOOMDUPE_LAYOUT is for BLOOMDUPE_FILTER = 'mapped'"):
@@ -228,6 +228,8 @@ def test_a_filter_that_counts_is_for_a_state_without_a_store() -> None:
 def test_a_filter_without_a_store_is_not_made_anew_and_who_asks_for_it_is_told() -> None:
     assert [4, 0, 0] == [read(BLOOMDUPE_STORE=store).rebuild_layers for store in ("lmdb", "memory", None)]
     assert 0 == read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=0).rebuild_layers
+    # What a server knows is not in the store of this crawl.
+    assert 0 == read(BLOOMDUPE_FILTER="redis://127.0.0.1", BLOOMDUPE_STORE="lmdb").rebuild_layers
     with pytest.raises(
         ConfigurationError, match="BLOOMDUPE_REBUILD_LAYERS = 3 needs BLOOMDUPE_STORE = 'lmdb'"
     ):
