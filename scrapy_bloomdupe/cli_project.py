@@ -26,10 +26,10 @@ def use_project(parser: argparse.ArgumentParser, project: SettingsSource) -> Non
         if name == "import":
             jobdir = project.get("JOBDIR")
             if jobdir:
-                _default(command, "jobdir", jobdir)
+                _default(command, "source", str(jobdir))
             if "dir" in read.options.explicit:
-                _default(command, "to", read.directory)
-            if read.options.store is None:
+                _default(command, "to", str(read.directory))
+            if read.options.store is None and read.shared is None:
                 _default(command, "no_store", True)
             for option in read.options.explicit.intersection(_OPTIONS):
                 _default(command, option, getattr(read.options, option))

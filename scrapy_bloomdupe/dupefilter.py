@@ -20,6 +20,7 @@ from scrapy.settings import Settings
 
 import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.metrics as metrics
+import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.scrapyredis as scrapyredis
 import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
@@ -228,7 +229,9 @@ class BloomDupeFilter(RFPDupeFilter):
                 self._judged(request, decision, seen=False)
             return self._journal(request, None, seen=False)
         try:
-            if expire is None and decision is None:
+            if self._sharing is not None and self._passes_anyway(request, key):
+                verdict = Verdict.DUPLICATE
+            elif expire is None and decision is None:
                 verdict = state.seen.check_and_add(key, url or request.url)
             else:
                 expire = self._expiry(request, decision)
@@ -258,7 +261,14 @@ class BloomDupeFilter(RFPDupeFilter):
         if filtered and self._hosts is not None:
             self._hosts.add(request.url)
         # Whether it was filtered or passes: from now on it is seen. Unless it was judged and not remembered.
-        if url is not None and front is not None and expire is None and (seen or not state.seen.frozen):
+        lasts = expire is None and (seen or not state.seen.frozen)
+        # Of what other crawls were granted the last word is not spoken.
+        if (
+            url is not None
+            and front is not None
+            and lasts
+            and (self._sharing is None or self._sharing.is_own(key))
+        ):
             front.put(url, decision)
         return filtered
 
@@ -382,6 +392,8 @@ class BloomDupeFilter(RFPDupeFilter):
             except Exception as exc:
                 journaling.stop(exc)
         if self._sharing is not None:
+            if journaling is None and self._crawler is not None and self._shared_queue[0] is None:
+                self._watch.attempt(stats.ERROR_CLOSE, self._give_up_waiting)
             self._watch.attempt(stats.ERROR_CLOSE, self._sharing.close)
         self._committer = self._state = self._front = self._sharing = self._recorder = None
         # A request that comes after this passes, as at any failure; it does not open a new state.
@@ -395,6 +407,20 @@ class BloomDupeFilter(RFPDupeFilter):
             self._watch.attempt(stats.ERROR_CLOSE, self._dry_run.close)
         if journaling is None and not state.temporary:
             telling.left_waiting(state, self._watch, self._settings)
+
+    def _passes_anyway(self, request: Request, key: bytes) -> bool:
+        """Return whether the journal gives *request* again: a server need not be asked."""
+        return self._journaling is not None and self._journaling.units.passes(request, key)
+
+    def _give_up_waiting(self) -> None:
+        """Let others have what waits in memory only: it ends with this process, and is seen on the server."""
+        assert self._crawler is not None
+        assert self._sharing is not None
+        waiting = [request for request in engine.take_waiting(self._crawler) if not request.dont_filter]
+        keys = [key for request in waiting if (key := self._asked.key(request)) is not None]
+        if keys:
+            lost = self._sharing.give_up(keys)
+            logger.warning(report.given_up(len(keys), lost), extra={"spider": self._watch.spider})
 
     def _open_state(self) -> None:
         if type(self).request_fingerprint is not RFPDupeFilter.request_fingerprint:
@@ -433,8 +459,9 @@ class BloomDupeFilter(RFPDupeFilter):
                     self._watch,
                     self._key_ahead,
                     identity=options.identity,
-                    cache_size=read.cache_size,
+                    cache_size=read.cache_size // 2,
                     sync=options.sync,
+                    with_queue=self._shared_queue[0] is not None,
                 )
             telling.publish(state, self._watch)
             if dry:
@@ -447,7 +474,7 @@ class BloomDupeFilter(RFPDupeFilter):
         self._has_rules, self._expire = keys.rules is not None, read.expire
         self._recorder = Recorder(keys, self._asked.key_of, state.seen, self._watch, start=read.record_start)
         if read.cache_size and not dry and keys.by_url:
-            self._front = RawFront(read.cache_size)
+            self._front = RawFront(read.cache_size if read.shared is None else read.cache_size // 2)
             state.seen.on_forget = self._front.clear
         exact = state.store is not None or state.seen.store is not None
         known = Verdict.DUPLICATE if exact else Verdict.UNCONFIRMED

@@ -20,7 +20,7 @@ HISTORY_NAME = "history.jsonl"
 TOP_NAME = "history-top.json"
 
 #: Lines that are kept: at 450 bytes at the most, under 1 MB; at one a minute, more than a day to the minute.
-MAX_LINES = 2_000
+MAX_LINES = 1_900
 # What is not thinned.
 _NEWEST = 4
 

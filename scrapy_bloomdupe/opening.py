@@ -15,7 +15,7 @@ from pathlib import Path
 from scrapy_bloomdupe.assembling import assemble, attach_journal, create, is_absent, pending_of
 from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import ConfigurationError, StateMismatch, StateNotFound
-from scrapy_bloomdupe.identity import StateOptions, compare
+from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions, compare
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.recovering import recover
 from scrapy_bloomdupe.state import State
@@ -110,9 +110,16 @@ def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> Sta
         _adopt(state, options)
         recover(state)
     except StateMismatch as exc:
+        shared_pending = _shared_pending(state)
         state.release_files(clean=False)
         if options.on_mismatch != "new":
             raise
+        if shared_pending:
+            raise StateMismatch(
+                f"{exc} - BLOOMDUPE_ON_MISMATCH is 'new', and {directory} holds {shared_pending:,} "
+                "pending requests whose pages a server calls seen: moved aside, nobody would crawl them. "
+                "Finish the job with its former settings, or move the directory aside yourself"
+            ) from exc
         aside = move_aside(directory)
         state = create(directory, lock, options)
         state.notices.append(f"{exc} - BLOOMDUPE_ON_MISMATCH is 'new': it was moved to {aside}")
@@ -120,6 +127,12 @@ def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> Sta
         state.release_files(clean=False)
         raise
     return state
+
+
+def _shared_pending(state: State) -> int:
+    """Return how many requests are pending whose pages are seen on a server."""
+    view = pending_of(state) if SHARED_MARK in state.filter.identity else None
+    return view.num_pending if view is not None else 0
 
 
 def _is_due(state: State, options: StateOptions) -> bool:

@@ -222,9 +222,24 @@ def shared(shared: SharedSeen, state: State) -> str:
     owed = (
         f"; {shared.num_owed:,} keys asked for when the last run ended pass once" if shared.num_owed else ""
     )
+    unsafe = "" if state.journal is not None else "; a kill loses what it was granted, without a journal"
     return (
         f"Seen-set: shared by {' and '.join(names)}, {'new' if parts.was_created else 'found'} ({exact}); "
-        f"this crawl's own part is in {here}{owed}"
+        f"this crawl's own part is in {here}{owed}{unsafe}"
+    )
+
+
+def given_up(count: int, lost: int) -> str:
+    """Return the line of a crawl without a journal that was stopped before it was done."""
+    if lost:
+        return (
+            f"{count:,} requests were scheduled and not sent. They are marked as seen on the server, which "
+            "cannot forget them: no crawl will have their pages. Set JOBDIR, so that the next run goes on "
+            "with them"
+        )
+    return (
+        f"{count:,} requests were scheduled and not sent. Their keys were given back to the server: whoever "
+        "finds them again crawls them. Set JOBDIR, so that the next run goes on with them"
     )
 
 
@@ -280,7 +295,6 @@ def summary(state: State, counts: Mapping[Verdict, int]) -> str:
     parts = [f"{new:,} new"]
     exact = state.store is not None or state.seen.store is not None
     if exact or counts.get(Verdict.DUPLICATE):
-        parts.append(f"{counts.get(Verdict.DUPLICATE, 0):,} duplicates")
         parts.append(f"{counts.get(Verdict.DUPLICATE, 0):,} duplicates")
     if exact:
         parts.append(f"{counts.get(Verdict.FALSE_POSITIVE, 0):,} false positives caught")

@@ -152,6 +152,20 @@ class Units:
         self._enqueued(unit)
         return True
 
+    def passes(self, request: Request, key: bytes) -> bool:
+        """Return whether *request*, which is being scheduled, was given again by the journal and passes
+        whatever is known of *key*: the mark is its own.
+
+        Raises:
+            StoreError: the journal could not be read.
+        """
+        if self._scheduling is None or self._scheduling[0] is not request:
+            return False
+        unit = self._scheduling[1]
+        if unit is None or not self._is_replay(unit) or key in self._passed.get(unit.number, ()):
+            return False
+        return self.journal.owns(unit.number, key)
+
     def started(self, request: Request) -> None:
         """A request is at the downloader."""
         number = self._number(request)

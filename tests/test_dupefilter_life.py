@@ -104,7 +104,7 @@ def test_a_rule_with_expiry_needs_a_store(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught, filtering(tmp_path, **RULES, BLOOMDUPE_STORE=None):
         pass
     assert str(caught.value).startswith(
-        "expire = '1h' of rule 'lists' needs the exact store, which keeps the time of each key, and"
+        "expire = '1h' of rule 'lists' needs an exact store of this crawl's own, which keeps the time of"
     )
     assert not (tmp_path / "bloomdupe").exists()
 
