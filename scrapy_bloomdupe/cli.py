@@ -40,7 +40,7 @@ from scrapy_bloomdupe.filters.layouts import LAYOUTS
 from scrapy_bloomdupe.hashing import SCHEMES
 from scrapy_bloomdupe.report import audited
 from scrapy_bloomdupe.report import size as sized
-from scrapy_bloomdupe.settings import SettingsSource
+from scrapy_bloomdupe.settingtable import SettingsSource
 from scrapy_bloomdupe.stamps import time_of
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, locate
 from scrapy_bloomdupe.stores.environment import Environment

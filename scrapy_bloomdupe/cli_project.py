@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import scrapy_bloomdupe.settings as settings
-from scrapy_bloomdupe.settings import SettingsSource
+from scrapy_bloomdupe.settingtable import SettingsSource
 
 # Options of `import`, which makes a state, that are settings by another name.
 _OPTIONS = ("capacity", "error_rate", "layout", "scheme")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_bloomdupe import cli
-from scrapy_bloomdupe.settings import SETTINGS
+from scrapy_bloomdupe.settingtable import SETTINGS
 from scrapy_bloomdupe.stats import ALL
 
 ROOT = Path(__file__).parent.parent
