@@ -32,7 +32,8 @@ def test_a_state_without_a_history_gives_a_page_that_says_so(
     code, out, err = bloomdupe("report", job, "-o", page)
     assert (0, f"{page}: 0 samples; the page says how to get some\n", "") == (code, out, err)
     text = text_of(page)
-    assert "700 keys known" in text
+    # Without a store it is the filter's count, which lacks its false positives.
+    assert "700 keys known" in text if store else re.search(r"\b(69\d|700) keys known", text)
     assert "there is no history.jsonl" in text.lower()
     assert before == sorted((job / "bloomdupe").iterdir())
 

@@ -130,7 +130,8 @@ def test_a_crawl_killed_at_random_moments_has_one_valid_version_each_time_and_lo
         shutil.rmtree(copy)
     job.run()
     job.check()
-    assert KILLS == job.kills
+    # A run can end before it is killed.
+    assert KILLS * 3 // 4 <= job.kills <= KILLS
     print(f"{PAGES} pages, {KILLS} kills, {unfinished} in the middle, versions {versions}")
     assert {"seen.bloom"} == names(job)
     assert [] == list(check(job.jobdir / "bloomdupe", silently))
