@@ -13,7 +13,9 @@ from pathlib import Path
 from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
-from scrapy_bloomdupe.filters.counting import class_for, open_filter
+from scrapy_bloomdupe.filters.counting import class_for
+from scrapy_bloomdupe.filters.generations import GenerationalFilter
+from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
 from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
@@ -27,6 +29,7 @@ from scrapy_bloomdupe.statefiles import (
     holds_keys,
     holds_requests,
     read_meta,
+    remove_filter,
     write_meta,
     write_rules_file,
 )
@@ -76,7 +79,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         StateUnusable, ConfigurationError: see ``errors``.
     """
     unfinished = directory / UNFINISHED_NAME
-    unfinished.unlink(missing_ok=True)
+    remove_filter(unfinished)
     environment: Environment | None = None
     store: Store | None = MemoryStore() if options.store == "memory" else None
     where = _journal_name(options.store) if options.journal else None
@@ -94,15 +97,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
             fresh = not path.exists() or path.stat().st_size == 0
             sync = options.sync
             environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)
-        filter = class_for(options.layout).create(  # noqa: A001
-            unfinished,
-            capacity=options.capacity,
-            error_rate=options.error_rate,
-            layout=options.layout,
-            scheme=options.scheme,
-            identity=identity,
-            created=int(options.clock()),
-        )
+        filter = _new_filter(unfinished, options, identity)  # noqa: A001
         try:
             journal: Journal | None = None
             audit: Audit | None = None
@@ -149,7 +144,7 @@ def assemble(
     Raises:
         StateUnusable, StateCorrupt: see ``errors``.
     """
-    filter = open_filter(directory / FILTER_NAME, begin=False)  # noqa: A001
+    filter = open_local(directory / FILTER_NAME, begin=False, clock=clock)  # noqa: A001
     environment: Environment | None = None
     store: Store | None = None
     audit: Audit | None = None
@@ -236,14 +231,40 @@ def environment_name(identity: Mapping[str, str]) -> str | None:
 
 def _audit(
     environment: Environment,
-    filter: BloomFilter,  # noqa: A002
+    filter: LocalFilter,  # noqa: A002
     *,
     new: bool = False,
 ) -> Audit | None:
     share = filter.identity.get(AUDIT_MARK)
     if share is None:
         return None
+    assert isinstance(filter, BloomFilter)  # of generations none is audited
     return Audit(environment, filter.secret, float(share), new=new)
+
+
+def _new_filter(path: Path, options: StateOptions, identity: Mapping[str, str]) -> LocalFilter:
+    created = int(options.clock())
+    if options.expire is not None:
+        return GenerationalFilter.create(
+            path,
+            capacity=options.capacity,
+            error_rate=options.error_rate,
+            expire=options.expire,
+            layout=options.layout,
+            scheme=options.scheme,
+            identity=identity,
+            created=created,
+            clock=options.clock,
+        )
+    return class_for(options.layout).create(
+        path,
+        capacity=options.capacity,
+        error_rate=options.error_rate,
+        layout=options.layout,
+        scheme=options.scheme,
+        identity=identity,
+        created=created,
+    )
 
 
 def _store(environment: Environment, *, create: bool = False, journal: bool) -> LmdbStore:
@@ -259,7 +280,7 @@ def _journal_name(store: str | None) -> str:
 
 def _open_environment(
     path: Path,
-    filter: BloomFilter,  # noqa: A002
+    filter: LocalFilter,  # noqa: A002
     lock: DirectoryLock,
     *,
     sync: bool,
@@ -293,7 +314,7 @@ def _open_environment(
     return environment
 
 
-def _is_suspect(path: Path, filter: BloomFilter, lock: DirectoryLock) -> bool:  # noqa: A002
+def _is_suspect(path: Path, filter: LocalFilter, lock: DirectoryLock) -> bool:  # noqa: A002
     """Return whether something other than a crawl may have changed the file since the last commit.
 
     LMDB keeps no checksums, and a torn page can end the process that reads it.
@@ -305,7 +326,7 @@ def _is_suspect(path: Path, filter: BloomFilter, lock: DirectoryLock) -> bool:  
     return not lock.same_boot or size <= _WALKED_AFTER_KILL
 
 
-def _create_journal(directory: Path, filter: BloomFilter, *, sync: bool) -> Environment:  # noqa: A002
+def _create_journal(directory: Path, filter: LocalFilter, *, sync: bool) -> Environment:  # noqa: A002
     path = directory / JOURNAL_NAME
     fresh = not path.exists() or path.stat().st_size == 0
     environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)

@@ -12,6 +12,7 @@ from pathlib import Path
 from scrapy_bloomdupe.errors import FilterError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.growth import Growth
+from scrapy_bloomdupe.filters.kinds import LocalFilter
 from scrapy_bloomdupe.statefiles import FILTER_NAME, UNFINISHED_NAME, discard_unfinished
 from scrapy_bloomdupe.stores.base import Store
 
@@ -78,7 +79,7 @@ def begin_filter(
     return new
 
 
-def roomy(old: BloomFilter, count: int) -> FilterValues:
+def roomy(old: LocalFilter, count: int) -> FilterValues:
     """Return values as those of *old*, with room for as many keys again as there are."""
     return FilterValues(max(old.capacity, 2 * count), old.error_rate, old.layout, old.scheme)
 

@@ -36,7 +36,10 @@ from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.filters.generations import GenerationalFilter
+from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
+from scrapy_bloomdupe.filters.ring import Window
 from scrapy_bloomdupe.hashing import SCHEMES
 from scrapy_bloomdupe.report import audited
 from scrapy_bloomdupe.report import size as sized
@@ -171,7 +174,8 @@ def _info(arguments: argparse.Namespace) -> int:
     if cli_remote.is_remote(arguments, "key", "table"):
         return cli_remote.info(arguments)
     directory = locate(arguments.directory)
-    filter = BloomFilter.open(directory / FILTER_NAME, readonly=True)  # noqa: A001
+    filter = open_local(directory / FILTER_NAME, readonly=True)  # noqa: A001
+    window = filter.window if isinstance(filter, GenerationalFilter) else None
     try:
         # All pages: exact, some 0.1 s per GB that is in memory.
         info = filter.measure(sys.maxsize)
@@ -189,11 +193,12 @@ def _info(arguments: argparse.Namespace) -> int:
                     "store": store,
                     "journal": journal,
                     "audit": _audit_figures(audit),
+                    "expire": asdict(window) if window is not None else None,
                 }
             )
         )
         return 0
-    _print_info(directory, info, store)
+    _print_info(directory, info, store, window)
     if audit is not None:
         print(
             f"audited              {audit.share:g} of the keys. {audited(audit.num_keys, audit.estimate())}"
@@ -220,9 +225,9 @@ def _store_info(directory: Path) -> dict[str, Any]:
         environment.close()
 
 
-def _audit_of(directory: Path, filter: BloomFilter) -> Audit | None:  # noqa: A002
+def _audit_of(directory: Path, filter: LocalFilter) -> Audit | None:  # noqa: A002
     share = filter.identity.get(AUDIT_MARK)
-    if share is None:
+    if share is None or not isinstance(filter, BloomFilter):
         return None
     environment = Environment.open(environment_path(directory), readonly=True)
     try:
@@ -239,7 +244,9 @@ def _audit_figures(audit: Audit | None) -> dict[str, float] | None:
     return {"share": audit.share, "keys": audit.num_keys, "found": lost.found, **figures}
 
 
-def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None) -> None:
+def _print_info(
+    directory: Path, info: FilterInfo, store: dict[str, Any] | None, window: Window | None
+) -> None:
     print(f"directory            {directory}")
     print(f"filter               {info.layout}, {info.scheme}, {sized(info.num_bytes)}")
     print(f"keys in the filter   {info.num_keys:,} (made for {info.capacity:,})")
@@ -249,6 +256,11 @@ def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None)
         print(
             f"layer {i}              {layer.num_keys:,} of {layer.capacity:,} keys, {layer.num_bits:,} bits, "
             f"{layer.num_hashes} hashes, {layer.fill:.1%} full, rate {layer.rate:.3g}"
+        )
+    if window is not None:
+        print(
+            f"forgotten            after {shown(window.expire)} to {shown(window.longest)}, by "
+            f"{window.count} generations"
         )
     if store is None:
         print("exact store          none")

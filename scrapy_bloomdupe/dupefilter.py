@@ -26,10 +26,11 @@ import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
 import scrapy_bloomdupe.telling as telling
 from scrapy_bloomdupe.auditwatch import AuditWatch
-from scrapy_bloomdupe.committing import Committer
+from scrapy_bloomdupe.committing import Committer, Task
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, RemoteEmptied, RemoteError, message
-from scrapy_bloomdupe.growing import GrowthWatch
+from scrapy_bloomdupe.filters.generations import GenerationalFilter
+from scrapy_bloomdupe.growing import GrowthWatch, TurnWatch
 from scrapy_bloomdupe.journaling import Journaling
 from scrapy_bloomdupe.journalmiddleware import attach
 from scrapy_bloomdupe.keys import META_KEY, SPECIAL_META, RequestKeys, of_crawler, speaks, with_middleware
@@ -121,6 +122,7 @@ class BloomDupeFilter(RFPDupeFilter):
         self._has_rules = True
         self._recorder: Recorder | None = None
         self._expire: float | None = None
+        self._forgets = False
         self._journalled = 0
         self._queue = QueueCheck()
         self._trouble: Exception | None = None
@@ -250,6 +252,8 @@ class BloomDupeFilter(RFPDupeFilter):
         self._watch.count(_NEW_STAT if verdict is _NEW else _VERDICTS[verdict])
         if verdict is _EXPIRED:
             self._redirects.renewed(request, key, self.clock())
+        elif self._forgets and not seen:
+            self._redirects.forgotten(key)
         if decision is not None:
             self._judged(request, decision, seen=seen, known=verdict is _EXPIRED)
         if url is None:
@@ -439,7 +443,7 @@ class BloomDupeFilter(RFPDupeFilter):
         keys = self._keys
         dry = read.dry_run and keys.rules is not None
         if not read.keeps_times and not dry and (lasting := keys.expiring()) is not None:
-            raise ConfigurationError(bloomdupe_settings.no_times(lasting))
+            raise ConfigurationError(bloomdupe_settings.no_times(lasting, bare=read.shared is None))
         digests = keys.rules.digest() if keys.rules is not None and not dry else {}
         options = read.options.with_identity(keys.identity(with_rules=not dry), digests)
         options = replace(options, clock=self.clock)
@@ -465,15 +469,19 @@ class BloomDupeFilter(RFPDupeFilter):
                 )
             telling.publish(state, self._watch)
             if dry:
-                self._dry_run = DryRun(keys, read.options, self._settings, self._watch)
+                of_rules = replace(read.options, clock=self.clock)
+                self._dry_run = DryRun(keys, of_rules, self._settings, self._watch)
             self._journaling = self._start_journal(state, read)
         except BaseException:
             state.close(write=False)
             raise
         self._state = state
-        self._has_rules, self._expire = keys.rules is not None, read.expire
+        self._has_rules = keys.rules is not None
+        # Without a store the filter forgets by itself: what was seen is new.
+        self._forgets = options.expire is not None
+        self._expire = None if self._forgets else read.expire
         self._recorder = Recorder(keys, self._asked.key_of, state.seen, self._watch, start=read.record_start)
-        if read.cache_size and not dry and keys.by_url:
+        if read.cache_size and not dry and not self._forgets and keys.by_url:
             self._front = RawFront(read.cache_size if read.shared is None else read.cache_size // 2)
             state.seen.on_forget = self._front.clear
         exact = state.store is not None or state.seen.store is not None
@@ -481,8 +489,10 @@ class BloomDupeFilter(RFPDupeFilter):
         self._known_verdict = stats.VERDICTS[known]
         if self._crawler is not None:
             _of_crawler[self._crawler] = self
-        renewers = [Renewer(state, self._watch, read.rebuild_layers)] if read.rebuild_layers else []
-        self._committer = Committer(state, self._watch, self._journaling, renewers)
+        tasks: list[Task] = [Renewer(state, self._watch, read.rebuild_layers)] if read.rebuild_layers else []
+        if isinstance(state.filter, GenerationalFilter):
+            tasks.append(TurnWatch(state.filter, self._watch))
+        self._committer = Committer(state, self._watch, self._journaling, tasks)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
         if state.audit is not None:
             state.audit.on_lost = AuditWatch(state, state.audit, self._watch)

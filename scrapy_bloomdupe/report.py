@@ -336,6 +336,15 @@ def lossy(state: State, num_keys: int, lost: Estimate, promised: float) -> str:
     )
 
 
+def no_next(error: Exception) -> str:
+    """Return the error of a generation that could not be made."""
+    return (
+        f"The next generation of the filter could not be made ({message(error) or repr(error)}); it is tried "
+        "again, and meanwhile keys are remembered for longer than BLOOMDUPE_EXPIRE says. No page is lost for "
+        "it. Make room on the disk"
+    )
+
+
 def grew(growth: Growth) -> str:
     """Return the notice of a further layer."""
     return (

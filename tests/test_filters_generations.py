@@ -443,7 +443,7 @@ def test_files_that_do_not_belong_together_are_refused_and_left(
         found.close()
     shutil.copy(tmp_path / "other" / "2.bloom", path / "3.bloom")
     before = {file: file.read_bytes() for file in path.iterdir()}
-    with pytest.raises(StateCorrupt, match="holds 3 generations of 1 kinds, there have to be one"):
+    with pytest.raises(StateCorrupt, match="holds 3 generations of 2 kinds, there have to be one"):
         GenerationalFilter.open(path)
     assert before == {file: file.read_bytes() for file in path.iterdir()}
     (path / "3.bloom").unlink()
@@ -501,4 +501,71 @@ def test_no_key_is_denied_within_its_time(
         for one, when in added.items():
             if clock.now - when < 2.0 - 1e-6:
                 assert key(one) in found
+    found.close()
+
+
+def remembered(found: GenerationalFilter, *numbers: int) -> list[bool]:
+    return [key(number) in found for number in numbers]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "opened again before a new key"])
+@pytest.mark.parametrize("hours", [0.5, 1, 30])
+def test_another_time_holds_for_what_comes_and_the_shorter_one_for_what_is_there(
+    path: Path, clock: Clock, fixed_secret: None, hours: float, again: bool
+) -> None:
+    found = create(path, clock)
+    found.add(key(1))
+    found.set_expire(hours * HOUR)
+    if again:
+        found.close()
+        found = GenerationalFilter.open(path, clock=clock)
+        found.set_expire(hours * HOUR)
+    changed = clock.now
+    assert (True, False) == (found.add(key(1)), found.add(key(2)))
+    found.close()
+    found = GenerationalFilter.open(path, clock=clock)
+    assert Window(hours * HOUR, 4) == found.window
+    clock.now = changed + 0.999 * min(hours, 3) * HOUR
+    assert [True, True] == remembered(found, 1, 2)
+    clock.now = changed + min(hours, 3) * HOUR
+    assert [False, True] == remembered(found, 1, 2)
+    clock.now = changed + 0.999 * hours * HOUR
+    assert [False, True] == remembered(found, 1, 2)
+    clock.now = changed + 4 / 3 * hours * HOUR
+    assert [False, False] == remembered(found, 1, 2)
+    found.close()
+
+
+def test_however_often_the_time_changes_nothing_is_forgotten_before_the_shortest(
+    path: Path, clock: Clock, fixed_secret: None
+) -> None:
+    rng = random.Random(7)
+    found, shortest = create(path, clock), 3 * HOUR
+    added: dict[int, float] = {}
+    for number in range(600):
+        clock.now += rng.random() * HOUR / 4
+        if number % 9 == 0:
+            expire = rng.choice([1, 2, 3, 8]) * HOUR
+            shortest = min(shortest, expire)
+            found.set_expire(expire)
+            if number % 2:
+                found.close()
+                found = GenerationalFilter.open(path, clock=clock)
+                found.set_expire(expire)
+        assert not found.add(key(number))
+        added[number] = clock.now
+        young = [one for one, when in added.items() if clock.now - when < shortest]
+        assert [True] * len(young) == remembered(found, *young)
+        old = [one for one, when in added.items() if clock.now - when > 8 * HOUR * 4 / 3]
+        assert [False] * len(old) == remembered(found, *old)
+    assert len(names(path)) < 20
+    found.close()
+
+
+def test_every_generation_says_when_the_seen_set_was_made(path: Path, clock: Clock) -> None:
+    found = create(path, clock, created=1_700_000_000)
+    for _ in range(3):
+        clock.now += HOUR
+        found.add(key(1))
+        assert (1_700_000_000, 1_700_000_000) == (found.created, found.info().created)
     found.close()

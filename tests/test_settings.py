@@ -261,10 +261,38 @@ def test_a_time_that_is_none_is_refused(name: str) -> None:
 
 def test_a_filter_alone_knows_no_times_and_says_what_to_do() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=None)
+        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_FILTER="redis://server", BLOOMDUPE_STORE=None)
     assert str(caught.value) == (
         "BLOOMDUPE_EXPIRE = '7d' needs an exact store of this crawl's own, which keeps the time of each key: "
         "set BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server), or BLOOMDUPE_RESET "
         "to forget everything from time to time"
     )
     assert read(BLOOMDUPE_RESET="7d", BLOOMDUPE_STORE=None).options.reset == 604_800
+
+
+def test_a_filter_of_its_own_forgets_by_time_and_a_store_knows_it() -> None:
+    bare, exact = (read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=store) for store in (None, "lmdb"))
+    assert (604_800, 604_800, False) == (bare.expire, bare.options.expire, bare.keeps_times)
+    assert (604_800, None, True) == (exact.expire, exact.options.expire, exact.keeps_times)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"BLOOMDUPE_FILTER": "counting"},
+            "makes a filter of generations, and BLOOMDUPE_FILTER",
+        ),
+        (
+            {"BLOOMDUPE_AUDIT": 0.5},
+            "forgets keys by their time, and BLOOMDUPE_AUDIT = 0.5",
+        ),
+    ],
+)
+def test_what_a_filter_that_forgets_by_time_cannot_be_is_refused(
+    settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=None, **settings)
+    assert str(caught.value).startswith(f"BLOOMDUPE_EXPIRE = '7d' with BLOOMDUPE_STORE = None {message}")
+    assert "leave one of both out, or set BLOOMDUPE_STORE = 'lmdb'" in str(caught.value)

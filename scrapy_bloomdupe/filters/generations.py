@@ -69,6 +69,7 @@ class GenerationalFilter:
         scheme: str = "murmur3",
         filter_id: bytes | None = None,
         identity: Mapping[str, str] | None = None,
+        created: int | None = None,
         clock: Clock = time.time,
     ) -> GenerationalFilter:
         """Make a new directory with the first generation.
@@ -79,7 +80,7 @@ class GenerationalFilter:
             error_rate: false-positive rate that the whole keeps, 1e-12 times *generations* <= error_rate < 1.
             expire: seconds for which a key is remembered at the least, more than 0.
             generations: 2 to 100; more of them end more exactly, and each is asked for every new key.
-            layout, scheme, filter_id, identity: see ``BloomFilter.create``.
+            layout, scheme, filter_id, identity, created: see ``BloomFilter.create``.
             clock: gives seconds since 1970.
 
         Raises:
@@ -108,6 +109,7 @@ class GenerationalFilter:
                 scheme=scheme,
                 filter_id=filter_id or secrets.token_bytes(16),
                 identity=identity or {},
+                created=created,
             )
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
@@ -158,6 +160,11 @@ class GenerationalFilter:
     def identity(self) -> Mapping[str, str]:
         """What the keys mean."""
         return rings.own_identity(self._any.identity)
+
+    @property
+    def created(self) -> int:
+        """When the seen-set was made, in seconds since 1970."""
+        return self._any.created
 
     @property
     def capacity(self) -> int:
@@ -269,6 +276,17 @@ class GenerationalFilter:
         for one in self._filters():
             times = {name: value for name, value in one.identity.items() if name in rings.MARKS}
             one.set_identity({**identity, **times})
+
+    def set_expire(self, expire: float) -> None:
+        """Remember for *expire* seconds what comes from now on, and what is there for the shorter of both.
+
+        It is kept with the next generation, which the next new key begins.
+
+        Raises:
+            ConfigurationError: it is no number above 0.
+            FilterError: it could not be written; nothing has changed.
+        """
+        self._ring.retime(replace(self.window, expire=expire))
 
     def begin(self) -> None:
         """Mark the files as in use, and remove what was left of a generation that was not finished.

@@ -52,6 +52,10 @@ class Window:
         """Seconds after which the next generation begins."""
         return self.expire / (self.count - 1)
 
+    def rounded(self, capacity: int) -> int:
+        """Return the capacity of a ring that is asked for *capacity* keys: the same for each generation."""
+        return math.ceil(capacity / (self.count - 1)) * (self.count - 1)
+
     @property
     def longest(self) -> float:
         """Seconds for which a key is remembered at the most."""
@@ -60,12 +64,17 @@ class Window:
 
 @dataclass
 class Generation:
-    """A filter that takes keys from *began* on and before *until*, in seconds since 1970."""
+    """A filter that takes keys from *began* on and before *until*, in seconds since 1970.
+
+    Attributes:
+        expire: seconds for which they are remembered after that, at the most.
+    """
 
     number: int
     filter: BloomFilter
     began: float
     until: float
+    expire: float
 
 
 class Ring:
@@ -107,11 +116,26 @@ class Ring:
         before = [generation.number for generation in self.generations]
         if self._writable and now >= self.youngest.until:
             self._begin_next(now)
-        while len(self.generations) > 1 and self._end(self.generations[0]) <= now:
-            self._drop(self.generations.pop(0))
+        for generation in self.generations[:-1]:
+            if self._end(generation) <= now:
+                self.generations.remove(generation)
+                self._drop(generation)
         self.is_over = self._end(self.youngest) <= now
-        self._due = min(self._end(self.generations[0]), self.youngest.until if self._writable else math.inf)
+        ends = [self._end(generation) for generation in self.generations]
+        self._due = min(*ends, self.youngest.until if self._writable else math.inf)
         return before != [generation.number for generation in self.generations]
+
+    def retime(self, window: Window) -> None:
+        """Remember for another time what comes from now on, and what is there for the shorter of both.
+
+        Raises:
+            FilterError: it could not be written; nothing has changed.
+        """
+        youngest, now = self.youngest, self._clock()
+        if now < youngest.until:
+            youngest.filter.set_identity({**youngest.filter.identity, _UNTIL: repr(now)})
+            youngest.until = now
+        self.window, self._due = window, -math.inf
 
     def _begin_next(self, now: float) -> None:
         youngest = self.youngest
@@ -129,6 +153,7 @@ class Ring:
                     scheme=old.scheme,
                     filter_id=old.filter_id,
                     identity=own_identity(old.identity),
+                    created=old.created,
                 )
             )
             self.error = None
@@ -140,7 +165,7 @@ class Ring:
                 old.set_identity({**old.identity, _UNTIL: repr(youngest.until)})
 
     def _end(self, generation: Generation) -> float:
-        return generation.until + self.window.expire
+        return generation.until + min(generation.expire, self.window.expire)
 
     def _drop(self, generation: Generation) -> None:
         generation.filter.abandon()
@@ -161,6 +186,7 @@ def make_generation(
     scheme: str,
     filter_id: bytes,
     identity: Mapping[str, str],
+    created: int | None = None,
 ) -> Generation:
     """Make an empty generation that begins *now*; see ``BloomFilter.create``.
 
@@ -181,6 +207,7 @@ def make_generation(
         scheme=scheme,
         filter_id=filter_id,
         identity={**identity, **dict(zip(MARKS, times, strict=True))},
+        created=created,
     )
     try:
         # Nobody could tell a new file whose header a power loss has taken from a torn one.
@@ -191,7 +218,7 @@ def make_generation(
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise
-    return Generation(number, made, now, until)
+    return Generation(number, made, now, until, window.expire)
 
 
 def open_generations(directory: Path, *, readonly: bool) -> tuple[Window, list[Generation]]:
@@ -201,15 +228,16 @@ def open_generations(directory: Path, *, readonly: bool) -> tuple[Window, list[G
         StateNotFound, StateUnusable, StateCorrupt, StateMismatch: see ``BloomFilter.open``.
     """
     found: list[Generation] = []
-    windows: set[Window] = set()
+    windows: list[Window] = []
     try:
         for number, path in files_of(directory):
             one = BloomFilter.open(path, readonly=readonly, begin=False)
-            found.append(Generation(number, one, 0.0, 0.0))
-            windows.add(_read_times(found[-1]))
-        if len(windows) != 1 or len({one.filter.filter_id for one in found}) != 1:
+            found.append(Generation(number, one, 0.0, 0.0, 0.0))
+            windows.append(_read_times(found[-1]))
+        kinds = {(one.filter.filter_id, window.count) for one, window in zip(found, windows, strict=True)}
+        if len(kinds) != 1:
             raise StateCorrupt(
-                f"{directory} holds {len(found)} generations of {len(windows)} kinds, there have to be one "
+                f"{directory} holds {len(found)} generations of {len(kinds)} kinds, there have to be one "
                 "or more of one kind: files were taken away or mixed. Put the right files back, or move the "
                 "directory aside to start anew. Nothing was changed"
             )
@@ -217,7 +245,8 @@ def open_generations(directory: Path, *, readonly: bool) -> tuple[Window, list[G
         for generation in found:
             generation.filter.abandon()
         raise
-    return windows.pop(), found
+    # What a younger one says is what was asked for last.
+    return windows[-1], found
 
 
 def files_of(directory: Path) -> list[tuple[int, Path]]:
@@ -242,7 +271,9 @@ def _read_times(generation: Generation) -> Window:
     identity = generation.filter.identity
     try:
         generation.began, generation.until = float(identity[_BEGAN]), float(identity[_UNTIL])
-        return Window(float(identity[_EXPIRE]), int(identity[_COUNT]))
+        window = Window(float(identity[_EXPIRE]), int(identity[_COUNT]))
+        generation.expire = window.expire
+        return window
     except (KeyError, ValueError) as exc:
         raise StateCorrupt(
             f"{generation.filter.path} does not say when it began and for how long it counts ({exc}); the "
