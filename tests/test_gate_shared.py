@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from scrapy_bloomdupe.errors import (
 from scrapy_bloomdupe.gate.alias import Alias
 from scrapy_bloomdupe.gate.building import build_gate
 from scrapy_bloomdupe.gate.gate import Answer, Gate
-from scrapy_bloomdupe.gate.sharedbuilding import add_to_shared_gate
+from scrapy_bloomdupe.gate.sharedbuilding import add_to_shared_gate, build_shared_gate
 from scrapy_bloomdupe.remote.client import Server, connect
 
 
@@ -276,6 +276,79 @@ def test_a_builder_that_lost_its_lock_puts_nothing_in_force(server: Server) -> N
         build_gate(url(server), rows(), key=key, capacity=1000)
     gate, _ = opened(server, key)
     assert [True, False] == gate.might_contain_many(["old", "slow"])
+    gate.close()
+
+
+class Dead(BaseException):
+    """The builder was killed."""
+
+
+def dying(url: str, moment: int) -> Server:
+    """Return a server whose client is killed before or after one of its questions."""
+    server = connect(url)
+    guarded = server._guarded
+    asked = 0
+
+    def ask(question: Callable[[], Any]) -> Any:
+        nonlocal asked
+        asked += 2
+        if asked > moment + 1:
+            raise Dead
+        answer = guarded(question)
+        if asked > moment:
+            raise Dead
+        return answer
+
+    server._guarded = ask  # type: ignore[method-assign]
+    return server
+
+
+def test_a_builder_that_is_killed_at_any_moment_leaves_one_valid_version(server: Server) -> None:
+    key = name()
+    options: dict[str, Any] = {
+        "capacity": 1000,
+        "error_rate": 1e-9,
+        "steps": ("lower",),
+        "min_length": 1,
+        "columns": None,
+    }
+    build_shared_gate(server, key, ["always", "in force"], **options)
+    gate, told = opened(server, key)
+    in_force, moment, killed = "in force", 0, True
+    while killed:
+        victim = dying(url(server), moment)
+        try:
+            build_shared_gate(victim, key, ["always", f"new {moment}"], **options)
+            killed = False
+        except Dead:
+            pass
+        victim.close()
+        answers = gate.might_contain_many(["always", in_force, f"new {moment}"])
+        assert answers in ([True, True, False], [True, False, True])
+        if answers[2]:
+            in_force = f"new {moment}"
+        server.run("DEL", f"{key}:{{gate}}:lock")
+        moment += 1
+    assert moment > 20
+    assert f"new {moment - 1}" == in_force
+    build_shared_gate(server, key, ["always"], **options)
+    versions = {bytes(found).split(b":")[2] for found in server.scan(f"{key}:gate:v*", 100)}
+    assert 2 == len(versions)
+    assert [] == told.problems
+    gate.close()
+
+
+def test_a_gate_in_a_cluster_is_built_switched_and_added_to(valkey_cluster: list[Valkey]) -> None:
+    url, key = f"redis+cluster://127.0.0.1:{valkey_cluster[0].port}?timeout=10", name()
+    gate = Gate.open(url, key=key, check_every=0, on_problem=Told())
+    assert passes_everything(gate)
+    for version in range(3):
+        build_gate(url, ["always", f"version {version}"], key=key)
+        assert judges(gate)
+        assert 1 == gate.add(["added"])
+        texts = ["always", "added", f"version {version}", f"version {version - 1}"]
+        assert [True, True, True, False] == gate.might_contain_many(texts)
+    assert 3 == gate.info().version
     gate.close()
 
 
