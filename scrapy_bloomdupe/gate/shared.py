@@ -164,7 +164,8 @@ class SharedGate:
         """Return what *current* says; None: it is not in force any more."""
         least = max(1, current.header.min_length)
         normal = [current.normalize(text) for text in texts]
-        keys = list(dict.fromkeys(digest(text) for text in normal if len(text) >= least))
+        digests = [digest(text) if len(text) >= least else None for text in normal]
+        keys = list(dict.fromkeys(key for key in digests if key is not None))
         seen: dict[bytes, bool] = {}
         for start in range(0, len(keys), _AT_ONCE):
             some = keys[start : start + _AT_ONCE]
@@ -173,8 +174,8 @@ class SharedGate:
                 return None
             seen.update(zip(some, answers, strict=True))
         return [
-            Judged(text, after, seen[digest(after)] if len(after) >= least else None)
-            for text, after in zip(texts, normal, strict=True)
+            Judged(text, after, seen[key] if key is not None else None)
+            for text, after, key in zip(texts, normal, digests, strict=True)
         ]
 
     def _reopened(self, old: Shared, trouble: Exception | None) -> Shared | None:
@@ -190,7 +191,7 @@ class SharedGate:
         try:
             raw = self.alias.read()
             if trouble is not None and raw == but:
-                raise trouble
+                raise self.alias.emptied() from trouble
             in_force = self.alias.unpack(raw)
             assert raw is not None
             bloom = open_in_force(self.alias, in_force)

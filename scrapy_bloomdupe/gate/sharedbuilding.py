@@ -13,7 +13,7 @@ from dataclasses import replace
 import scrapy_bloomdupe.gate.text as gatetext
 import scrapy_bloomdupe.remote.address as addresses
 import scrapy_bloomdupe.remote.meta as metas
-from scrapy_bloomdupe.errors import BloomdupeError, RemoteEmptied, StateError
+from scrapy_bloomdupe.errors import BloomdupeError, RemoteEmptied, StateError, StateNotFound
 from scrapy_bloomdupe.filters.redis import open_filter
 from scrapy_bloomdupe.filters.remotefilter import RemoteFilter
 from scrapy_bloomdupe.gate.alias import Alias, InForce
@@ -68,10 +68,8 @@ def open_in_force(alias: Alias, in_force: InForce) -> RemoteFilter:
         found = open_filter(
             alias.server, prefix, capacity=capacity, error_rate=error_rate, create=False, renew=False
         )
-    except StateError as exc:
-        if isinstance(exc, FileNotFoundError):
-            raise alias.emptied() from exc
-        raise
+    except (StateNotFound, RemoteEmptied) as exc:
+        raise alias.emptied() from exc
     if found.filter_id.hex() != in_force.epoch:
         raise alias.emptied()
     return found
