@@ -75,13 +75,13 @@ end
 return {redis.call('GET', KEYS[1]), building}
 """
 )
-#: ARGV: the lock, the alias now (empty: none), the next, how many added texts it has.
-#: Returns 1; 0: there are more added texts; -1: the lock or the alias is another.
+#: ARGV: the lock, the next alias, how many added texts it has. Who has the lock is the only one to switch.
+#: Returns 1; 0: there are more added texts; -1: the lock is another.
 _SWITCH = Script(
     """
-if redis.call('GET', KEYS[2]) ~= ARGV[1] or (redis.call('GET', KEYS[1]) or '') ~= ARGV[2] then return -1 end
-if redis.call('LLEN', KEYS[3]) ~= tonumber(ARGV[4]) then return 0 end
-redis.call('SET', KEYS[1], ARGV[3])
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
+if redis.call('LLEN', KEYS[3]) ~= tonumber(ARGV[3]) then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
 redis.call('DEL', KEYS[2], KEYS[3])
 return 1
 """
@@ -267,14 +267,14 @@ class Build:
         self._taken += len(found)
         return [str(json.loads(text)) for text in found]
 
-    def switch(self, old: bytes | None, new: InForce) -> bool:
+    def switch(self, new: InForce) -> bool:
         """Put *new* in force; False: more was added meanwhile, see ``added``.
 
         Raises:
             StateLocked: somebody else builds, or has built; nothing was changed.
             RemoteError: not known which one is in force.
         """
-        done = self._alias._run(_SWITCH, self.token, old or b"", new.pack(), self._taken)
+        done = self._alias._run(_SWITCH, self.token, new.pack(), self._taken)
         if done < 0:
             raise StateLocked(
                 errno.EAGAIN,

@@ -111,8 +111,7 @@ def build_shared_gate(
     capacity = checked_capacity(rows, capacity, min_length)
     normalize = normalizer(steps)
     with alias.building() as build:
-        old = alias.read()
-        version = _version(old)
+        version = _version(alias.read())
         _clear(alias, but=version)
         header = GateHeader(steps, min_length, version + 1, (gatetext.tables(steps),))
         bloom = open_filter(
@@ -136,12 +135,12 @@ def build_shared_gate(
                 bloom.verify()
                 info = bloom.info()
                 in_force = InForce(replace(header, unassigned=filling.unassigned), bloom.filter_id.hex())
-                if build.switch(old, in_force):
+                if build.switch(in_force):
                     break
         except BaseException:
             with suppress(BloomdupeError):
                 # An answer may have been lost: it may be in force, or another build have begun.
-                if build.holds() and alias.read() == old:
+                if build.holds() and bloom.filter_id.hex().encode() not in (alias.read() or b""):
                     bloom.clear()
             raise
     report.keys, report.num_bytes, report.capacity = info.num_keys, info.num_bytes, capacity
