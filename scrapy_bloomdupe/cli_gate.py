@@ -19,9 +19,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 import scrapy_bloomdupe.sizing as sizing
+from scrapy_bloomdupe.cli_places import is_server, one_key, open_server, refuse_url
 from scrapy_bloomdupe.errors import ConfigurationError
-from scrapy_bloomdupe.gate.building import DEFAULT_ERROR_RATE, Row, add_to_gate, build_gate, with_room
+from scrapy_bloomdupe.gate.building import add_to_gate, build_gate
+from scrapy_bloomdupe.gate.filling import DEFAULT_ERROR_RATE, Row, with_room
 from scrapy_bloomdupe.gate.gate import Answer, Gate, GateInfo
+from scrapy_bloomdupe.gate.sharedbuilding import add_to_shared_gate
 from scrapy_bloomdupe.gate.text import DEFAULT_STEPS, STEPS, check_steps
 from scrapy_bloomdupe.progress import Bar
 from scrapy_bloomdupe.report import size as sized
@@ -39,10 +42,13 @@ def add_gate(commands: Any) -> None:
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
         sub: argparse.ArgumentParser = inner.add_parser(name, help=text, description=text)
         sub.set_defaults(run=run)
-        sub.add_argument("file", metavar="FILE", type=Path, help="the gate's file")
+        sub.add_argument(
+            "file", metavar="FILE|URL", help="the gate's file, or the Redis or Valkey server that has it"
+        )
+        sub.add_argument("--key", metavar="NAME", help="the gate's name on the server")
         return sub
 
-    sub = command("build", _build, "Build FILE of the keys on the standard input, and put it in force.")
+    sub = command("build", _build, "Build the gate of the keys on the standard input, and put it in force.")
     sub.add_argument(
         "--capacity",
         type=_capacity,
@@ -91,13 +97,14 @@ def _build(arguments: argparse.Namespace) -> int:
     if capacity is None:
         capacity = with_room(keys.count(arguments.columns))
     report = build_gate(
-        arguments.file,
+        _place(arguments),
         keys.rows("building", capacity),
         capacity=capacity,
         error_rate=arguments.error_rate,
         steps=arguments.steps,
         min_length=arguments.min_length,
         columns=arguments.columns,
+        key=arguments.key,
     )
     keys.complain()
     print(
@@ -120,21 +127,44 @@ def _add(arguments: argparse.Namespace) -> int:
         if arguments.columns is not None:
             cells = [cells[column] for column in arguments.columns if column < len(cells)]
         texts += filter(None, cells)
-    added = add_to_gate(arguments.file, texts)
+    place = _place(arguments)
+    if isinstance(place, Path):
+        added = add_to_gate(place, texts)
+    else:
+        with open_server(place) as server:
+            added = add_to_shared_gate(server, arguments.key, texts)
+            place = f"{server.address} {arguments.key}"
     keys.complain()
-    print(f"{arguments.file}: {len(texts):,} keys, {added:,} of them new")
+    print(f"{place}: {len(texts):,} keys, {added:,} of them new")
     return 0
 
 
-def _opened(path: Path) -> Gate:
+def _place(arguments: argparse.Namespace) -> Path | str:
+    """Return the gate's file, or the URL of the server that has it.
+
+    Raises:
+        ConfigurationError: it is a URL of something else, or has no name there; or a file has one.
+    """
+    place: str = arguments.file
+    if is_server(place):
+        one_key(arguments)
+        return place
+    refuse_url(place, "a gate is a file, or on a Redis or Valkey server")
+    if arguments.key is not None:
+        raise ConfigurationError("--key is for a server, this is a file")
+    return Path(place)
+
+
+def _opened(arguments: argparse.Namespace) -> Gate:
     def refuse(exc: Exception, _: bool) -> NoReturn:
         raise exc
 
-    return Gate.open(path, on_problem=refuse)
+    place = _place(arguments)
+    return Gate.open(place, key=arguments.key, on_problem=refuse)
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    gate = _opened(arguments.file)
+    gate = _opened(arguments)
     info = gate.info()
     gate.close()
     if arguments.json:
@@ -149,7 +179,8 @@ def _info(arguments: argparse.Namespace) -> int:
 
 def _print_info(info: GateInfo) -> None:
     built = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info.created))
-    print(f"file         {info.path}, {sized(info.num_bytes)}")
+    where = "file" if os.sep == info.path[:1] else "server"
+    print(f"{where:<12} {info.path}, {sized(info.num_bytes)}")
     print(f"version      {info.version}, built {built}")
     print(f"keys         {info.num_keys:,} (made for {info.capacity:,})")
     print(f"false passes {info.error_rate_estimate:.3g} now, {info.error_rate:g} asked")
@@ -165,8 +196,8 @@ def _test(arguments: argparse.Namespace) -> int:
         Answer.SHORT: "too short to judge",
         Answer.BYPASSED: "cannot be judged here",
     }
-    gate = _opened(arguments.file)
-    answers = [gate.ask(text) for text in arguments.texts]
+    gate = _opened(arguments)
+    answers = gate.ask_many(arguments.texts)
     gate.close()
     for text, answer in zip(arguments.texts, answers, strict=True):
         print(f"{words[answer]:<22}{text if text.isprintable() else ascii(text)[1:-1]}")

@@ -70,13 +70,15 @@ class GateSettings:
     """The settings of a gate, checked but for its sources.
 
     Attributes:
-        file: of the gate.
+        file: of the gate, or the URL of the server that has it.
+        key: its name on a server; None: it is a file.
         sources: where its text is in a request, tried in order.
         match: which URLs it is for, as in a rule; empty: all.
         sample: share of the rejected that is let through, 0 to 1.
     """
 
-    file: Path
+    file: Path | str
+    key: str | None
     sources: Sequence[str]
     match: Mapping[str, Any]
     sample: float
@@ -345,7 +347,7 @@ def read_gate(source: SettingsSource) -> GateSettings | None:
     if gate is None:
         return None
     sample = values.get("BLOOMDUPE_GATE_SAMPLE", DEFAULT_GATE_SAMPLE)
-    return GateSettings(gate["file"], gate["source"], gate["match"], sample)
+    return GateSettings(gate["file"], gate["key"], gate["source"], gate["match"], sample)
 
 
 def _values(source: SettingsSource) -> dict[str, Any]:

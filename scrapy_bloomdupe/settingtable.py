@@ -16,6 +16,7 @@ import scrapy_bloomdupe.hashing as hashing
 import scrapy_bloomdupe.remote.address as addresses
 import scrapy_bloomdupe.remote.naming as naming
 import scrapy_bloomdupe.sizing as sizing
+from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.counters import COUNTING
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
 from scrapy_bloomdupe.rules.catalogue import RULES
@@ -158,12 +159,24 @@ def _gate(value: Any) -> Mapping[str, Any] | None:
     if not found or isinstance(found, str):
         return None
     given = dict(found)
-    if not {"file", "source"} <= set(given) <= {"file", "source", "match"}:
+    if not {"file", "source"} <= set(given) <= {"file", "source", "match", "key"}:
         raise ValueError
     sources = [given["source"]] if isinstance(given["source"], str) else list(given["source"])
     if not sources or not all(isinstance(source, str) for source in sources):
         raise TypeError
-    return {"file": Path(given["file"]), "source": sources, "match": dict(given.get("match") or {})}
+    key = given.get("key")
+    on_server = addresses.is_address(given["file"])
+    if on_server != bool(key) or not isinstance(key, str | None):
+        raise ConfigurationError(
+            "a gate on a server needs `key`, its name there, and `file` is then its URL (redis://host/0); a "
+            "gate in a file has no `key`"
+        )
+    return {
+        "file": given["file"] if on_server else Path(given["file"]),
+        "key": key,
+        "source": sources,
+        "match": dict(given.get("match") or {}),
+    }
 
 
 def _share(value: Any) -> float:
@@ -245,7 +258,8 @@ SETTINGS: dict[str, Setting] = {
             "None",
             _gate,
             "None, or a dict of `file`, `source` (one of query:NAME, path:REGEX, fragment:REGEX, url, "
-            "url:REGEX, meta:NAME, call:pkg.mod:func, or a list of them) and, if need be, `match`",
+            "url:REGEX, meta:NAME, call:pkg.mod:func, or a list of them) and, if need be, `match`; with "
+            "the URL of a server as `file` also `key`, the gate's name there",
         ),
         Setting("BLOOMDUPE_GATE_SAMPLE", "0.001", _share, "a share, 0 to 1"),
         Setting("BLOOMDUPE_ON_MISMATCH", '"error"', _choice("error", "new"), "'error' or 'new'"),

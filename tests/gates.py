@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_bloomdupe.filters.bloom import BloomFilter
-from scrapy_bloomdupe.gate.building import Row, build_gate
+from scrapy_bloomdupe.gate.building import build_gate
+from scrapy_bloomdupe.gate.filling import Row
 from scrapy_bloomdupe.gate.gate import Gate
 
 #: A sample of what was never put in; see ``Told``.

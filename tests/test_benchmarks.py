@@ -175,3 +175,11 @@ def test_the_gate_benchmark_builds_and_asks_and_loses_no_key(tmp_path: Path) -> 
         assert 1.0 == figures["known_passed"]
         # 200,000 probes at 0.01: over 0.0115 (2,300 hits of 2,000 expected) once in 10^10 runs.
         assert figures["unknown_passed"] < 0.0115
+
+
+def test_the_benchmark_of_a_gate_on_a_server_loses_no_key(tmp_path: Path) -> None:
+    found = _run("gate_shared.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert set(found) <= {"bitmaps", "RedisBloom"}
+    # 20,000 probes at 0.01: over 0.015 (300 hits of 200 expected) once in 10^10 runs.
+    assert all(figures["unknown_passed"] < 0.015 for figures in found.values())

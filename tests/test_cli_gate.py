@@ -12,6 +12,8 @@ import pytest
 from conftest import Python
 from crawling import Cli
 from gates import torn
+from kinds import name
+from servers import Valkey
 
 from scrapy_bloomdupe.gate.gate import Gate
 
@@ -233,3 +235,47 @@ def test_json_is_one_object(cli: Cli, feed: Feed, tmp_path: Path) -> None:
     feed(b"alpha\n")
     cli("gate", "build", tmp_path / "g")
     assert 1 == json.loads(cli("gate", "info", tmp_path / "g", "--json")[1])["num_keys"]
+
+
+@pytest.mark.parametrize("kind", ["valkey", "valkey_bloom"])
+def test_a_gate_on_a_server_is_built_extended_looked_at_and_tried(
+    cli: Cli, feed: Feed, request: pytest.FixtureRequest, kind: str
+) -> None:
+    server: Valkey = request.getfixturevalue(kind)
+    key = name()
+    feed(b"1001\tTea  Pot\n1002\n")
+    code, out, _ = cli("gate", "build", server.url, "--key", key, "--error-rate", "1e-6")
+    assert 0 == code
+    assert out.startswith(f"{server.url}/0 {key}: version 1, 3 keys of 2 rows, about 3 of them different")
+    feed(b"1003\n1002\n")
+    code, out, _ = cli("gate", "add", server.url, "--key", key)
+    assert (0, f"{server.url}/0 {key}: 2 keys, 1 of them new\n") == (code, out)
+    info = cli.json("gate", "info", server.url, "--key", key)
+    assert (1, 4, 1e-6, f"{server.url}/0 {key}") == (
+        info["version"],
+        info["num_keys"],
+        info["error_rate"],
+        info["path"],
+    )
+    _, out, _ = cli("gate", "info", server.url, "--key", key)
+    assert out.startswith(f"server       {server.url}/0 {key}, ")
+    code, out, _ = cli("gate", "test", server.url, "--key", key, "tea pot", "1003", "1004")
+    assert 1 == code
+    assert ["may be there", "may be there", "is not there"] == [line[:12] for line in out.splitlines()]
+
+
+def test_a_gate_that_no_server_has_is_told(cli: Cli, valkey: Valkey) -> None:
+    for command in (("info",), ("test", "x")):
+        code, _, err = cli("gate", command[0], valkey.url, "--key", name(), *command[1:])
+        assert 2 == code
+        assert "there is no gate at" in err
+    code, _, err = cli("gate", "info", valkey.url)
+    assert 2 == code
+    assert "--key NAME" in err
+    code, _, err = cli("gate", "info", "postgresql://user:secret@host/x", "--key", "ids")
+    assert 2 == code
+    assert "is on a Redis or Valkey server" in err.replace("or on a", "is on a")
+    assert "secret" not in err
+    code, _, err = cli("gate", "info", "ids.gate", "--key", "ids")
+    assert 2 == code
+    assert "--key is for a server" in err

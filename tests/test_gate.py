@@ -82,7 +82,7 @@ def test_at_its_capacity_no_more_pass_than_were_asked_for(tmp_path: Path, error_
 def test_a_hundred_million_keys_and_a_fifth_more_take_some_150_megabytes() -> None:
     from scrapy_bloomdupe.filters.growth import first_layer
     from scrapy_bloomdupe.filters.layouts import get_layout
-    from scrapy_bloomdupe.gate.building import DEFAULT_ERROR_RATE, with_room
+    from scrapy_bloomdupe.gate.filling import DEFAULT_ERROR_RATE, with_room
 
     layer = first_layer(get_layout("paged"), with_room(100_000_000), DEFAULT_ERROR_RATE)
     assert 150e6 == pytest.approx(layer.num_bytes, rel=0.02)

@@ -76,7 +76,12 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]
 
 
 def crawled(
-    shop: tuple[str, Path], folder: Path, gate: Path, spider: str = "Ids", **settings: Any
+    shop: tuple[str, Path],
+    folder: Path,
+    gate: Path,
+    spider: str = "Ids",
+    arguments: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> tuple[Crawl, Counter[str]]:
     """Return a crawl and the ids that the shop was asked for."""
     url, log = shop
@@ -90,7 +95,8 @@ def crawled(
     }
     # Mixed: both halves have some of both.
     ids = [number for pair in zip_longest(VALID, INVALID) for number in pair if number is not None]
-    crawl = run(folder, settings, spider=f"{__name__}.{spider}", shop=url, ids=ids)
+    place = spider if "." in spider else f"{__name__}.{spider}"
+    crawl = run(folder, settings, spider=place, shop=url, ids=ids, **(arguments or {}))
     queries = [parse_qs(urlsplit(target).query) for target in read_targets(log)[before:]]
     return crawl, Counter(query["id"][0] for query in queries if "id" in query)
 

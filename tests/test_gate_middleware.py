@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from crawling import FollowAll, idle_crawler
 from gates import build, torn
+from kinds import name
 from scrapy import Request
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
@@ -16,6 +17,8 @@ from scrapy.utils.misc import load_object
 
 from scrapy_bloomdupe import GateMiddleware
 from scrapy_bloomdupe.errors import ConfigurationError
+from scrapy_bloomdupe.gate.building import build_gate
+from scrapy_bloomdupe.gatemiddleware import SharedGateMiddleware
 
 SHOP = "https://shop.example/product"
 
@@ -208,6 +211,9 @@ def test_a_gate_that_does_not_open_lets_all_pass_and_is_said_once(
         ({"file": "x", "source": []}, "is not valid"),
         ({"file": "x", "source": [7]}, "is not valid"),
         (7, "is not valid"),
+        ({"file": "redis://host", "source": "url"}, "BLOOMDUPE_GATE: a gate on a server needs `key`"),
+        ({"file": "x", "source": "url", "key": "ids"}, "a gate in a file has no `key`"),
+        ({"file": "redis://host:x", "source": "url", "key": "ids"}, "is not the URL of a server"),
         ({"file": "x", "source": "header:id"}, "source 'header:id' is not one of query, path"),
         ({"file": "x", "source": "meta:"}, "lacks the name"),
         ({"file": "x", "source": "query:"}, "source 'query:' is not one of"),
@@ -237,6 +243,19 @@ def test_the_setting_can_be_given_as_json(tmp_path: Path) -> None:
 def test_without_a_gate_the_middleware_is_not_there(nothing: Any) -> None:
     with pytest.raises(NotConfigured):
         Asked(BLOOMDUPE_GATE=nothing)
+
+
+@pytest.mark.parametrize("kind", ["valkey", "valkey_bloom"])
+def test_a_gate_on_a_server_is_asked(request: pytest.FixtureRequest, kind: str) -> None:
+    url, key = request.getfixturevalue(kind).url, name()
+    build_gate(url, ["1", "2"], key=key)
+    given = {"file": url, "key": key, "source": "query:id"}
+    asked = Asked(BLOOMDUPE_GATE=given)
+    assert asked.passes(f"{SHOP}?id=1")
+    assert not asked.passes(f"{SHOP}?id=3")
+    assert {"passed": 1, "rejected": 1} == asked.stats()
+    crawler = idle_crawler(BLOOMDUPE_GATE=given)
+    assert isinstance(GateMiddleware.from_crawler(crawler), SharedGateMiddleware)
 
 
 def test_the_addon_switches_it_on_where_there_is_a_gate(tmp_path: Path) -> None:

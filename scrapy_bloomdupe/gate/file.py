@@ -33,6 +33,11 @@ class Opened:
     normalize: TextStep
     own_tables: str
 
+    @property
+    def created(self) -> int:
+        """Seconds since 1970."""
+        return self.bloom.created
+
 
 def open_file(path: Path, *, readonly: bool = True, whole: bool = True) -> Opened:
     """Open a gate's file.

@@ -15,11 +15,15 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Protocol
+from typing import Any, Protocol
 
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, message
+from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.gate.building import add_to_gate
 from scrapy_bloomdupe.gate.file import GateFile, Opened
+from scrapy_bloomdupe.gate.header import GateHeader
+from scrapy_bloomdupe.gate.shared import Shared, SharedGate
+from scrapy_bloomdupe.gate.sharedbuilding import add_to_shared_gate, patient
 from scrapy_bloomdupe.gate.text import (
     DEFAULT_STEPS,
     TextStep,
@@ -29,6 +33,7 @@ from scrapy_bloomdupe.gate.text import (
     normalizer,
 )
 from scrapy_bloomdupe.gate.timing import Timing
+from scrapy_bloomdupe.remote.address import is_address
 
 #: Called with what is wrong, and whether an older file goes on judging.
 OnProblem = Callable[[Exception, bool], None]
@@ -63,7 +68,7 @@ class GateInfo:
     """What a gate says of itself.
 
     Attributes:
-        path: its file; empty: it has none.
+        path: its file, or its server and name; empty: it has neither.
         loaded: whether it judges. If not everything passes.
         problem: what is wrong, even if an older file is in force; empty: nothing.
         version: counts the builds; 0: not known.
@@ -74,7 +79,7 @@ class GateInfo:
         capacity: keys until it grows.
         error_rate: share of unknown texts that it was allowed to let pass.
         error_rate_estimate: the share that it lets pass now, by its bits.
-        num_bytes: size of the file.
+        num_bytes: size of the filter.
         tables: versions of Unicode that made its keys.
         answers: how often each was given.
         lookup_us: microseconds per question that 50, 95 and 99 % did not exceed, within an eighth.
@@ -131,6 +136,7 @@ class Gate:
         self._keys = keys
         self._normalize: TextStep = normalizer(self._steps)
         self._file: GateFile | None = None
+        self._shared: SharedGate | None = None
         self._failed: set[str] = set()
         self._lock = threading.Lock()
 
@@ -139,11 +145,12 @@ class Gate:
         cls,
         path: str | Path,
         *,
+        key: str | None = None,
         on_problem: OnProblem | None = None,
         check_every: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> Gate:
-        """Open the gate in a file.
+        """Open the gate in a file, or on a Redis or Valkey server.
 
         Never raises for what it finds there: a gate that cannot judge lets everything pass, and looks every
         *check_every* seconds whether it can by now. When another file takes the place of this one it switches
@@ -151,13 +158,26 @@ class Gate:
         rename it into its place: one that is written over or cut while it is mapped ends the process
         (SIGBUS).
 
+        On a server every question is a round trip, so ask for many at once; what was added there, or built
+        and put in force, judges from the next question on.
+
         Args:
-            path: the file.
+            path: the file, or a URL such as ``redis://host/0``.
+            key: the gate's name on a server; None: it is a file.
             on_problem: see the class; what it raises while the gate is opened, this raises.
             check_every: seconds between two looks at the path.
             clock: seconds; for tests.
+
+        Raises:
+            ConfigurationError: the URL or the key is wrong, or the package ``redis`` is missing.
         """
         self = cls(None, on_problem=on_problem)
+        if is_address(path):
+            self._shared = SharedGate(str(path), key, self._on_problem, check_every, clock)
+            self._shared.refresh()
+            return self
+        if key is not None:
+            raise ConfigurationError(f"key={key!r} is for a gate on a server, and {path} is a file")
         self._file = GateFile(Path(path).absolute(), self._on_problem, check_every, clock)
         self._file.refresh()
         return self
@@ -168,20 +188,20 @@ class Gate:
 
     def might_contain_many(self, texts: Sequence[str]) -> list[bool]:
         """Return the answers of ``might_contain``: of a shared filter with one round trip."""
+        return [answer is not Answer.REJECTED for answer in self.ask_many(texts)]
+
+    def ask_many(self, texts: Sequence[str]) -> list[Answer]:
+        """Return the answers of ``ask``: of a shared filter with one round trip. Never raises."""
         many = getattr(self._keys, "contains_many", None)
-        if self._file is not None or many is None:
-            return [self.might_contain(text) for text in texts]
+        if self._shared is None and many is None:
+            return [self.ask(text) for text in texts]
         started = perf_counter_ns()
         try:
-            normal = [self._normalize(text) for text in texts]
-            judged = [text for text in normal if text and len(text) >= self._min_length]
-            found = iter(many([digest(text) for text in judged]))
-            answers = [
-                (Answer.PASSED if next(found) else Answer.REJECTED)
-                if text and len(text) >= self._min_length
-                else Answer.SHORT
-                for text in normal
-            ]
+            answers = (
+                self._ask_shared(self._shared, texts)
+                if self._shared is not None
+                else self._ask_keys(many, texts)
+            )
         except Exception as exc:
             self._could_not(exc)
             answers = [Answer.BYPASSED] * len(texts)
@@ -189,10 +209,12 @@ class Gate:
             self._counts[answer._name_] += 1
         if texts:
             self.timing.add((perf_counter_ns() - started) // len(texts))
-        return [answer is not Answer.REJECTED for answer in answers]
+        return answers
 
     def ask(self, text: str) -> Answer:
         """Return what the gate says of *text*, and count it. Never raises."""
+        if self._shared is not None:
+            return self.ask_many([text])[0]
         started = perf_counter_ns()
         try:
             answer = self._ask_filter(text) if self._file is None else self._ask_file(self._file, text)
@@ -211,26 +233,40 @@ class Gate:
             How many were new.
 
         Raises:
-            StateError: the file is not there, or does not open.
-            FilterError: the system could not.
+            StateError: the gate is not there, or does not open.
+            FilterError: the system or the server could not.
             ConfigurationError: this gate has no file; add to its filter.
         """
+        if self._shared is not None:
+            with patient(self._shared.url) as server:
+                return add_to_shared_gate(server, self._shared.alias.key, texts)
         if self._file is None:
             raise ConfigurationError("this gate has no file; add `digest` keys to its filter itself")
         return add_to_gate(self._file.path, texts)
 
     def info(self) -> GateInfo:
         """Return the figures, and what is wrong."""
-        file = self._file
-        opened = self._refreshed(file) if file is not None else None
-        measured = opened.bloom.info() if opened is not None else None
+        file, shared = self._file, self._shared
+        opened: Opened | Shared | None = None
+        measured: FilterInfo | None = None
+        if file is not None:
+            opened = self._refreshed(file)
+        elif shared is not None:
+            opened = shared.look()
+        try:
+            measured = opened.bloom.info() if opened is not None else None
+        except BloomdupeError as exc:
+            if shared is not None:
+                shared.failed(exc)
+            opened = None
         header = opened.header if opened is not None else None
+        problem = file.problem if file is not None else shared.problem if shared is not None else None
         return GateInfo(
-            path=str(file.path) if file is not None else "",
-            loaded=opened is not None or self._keys is not None,
-            problem=message(file.problem) if file is not None and file.problem is not None else "",
+            path=str(file.path) if file is not None else shared.alias.where if shared is not None else "",
+            loaded=measured is not None or self._keys is not None,
+            problem=message(problem) if problem is not None else "",
             version=header.version if header is not None else 0,
-            created=opened.bloom.created if opened is not None else 0,
+            created=opened.created if opened is not None else 0,
             steps=header.steps if header is not None else self._steps,
             min_length=header.min_length if header is not None else self._min_length,
             num_keys=measured.num_keys if measured is not None else 0,
@@ -246,6 +282,8 @@ class Gate:
     def close(self) -> None:
         """Let go of the file; everything passes from now on. A second call does nothing."""
         self._keys = None
+        if self._shared is not None:
+            self._shared.close()
         if self._file is not None:
             with self._lock:
                 self._file.close()
@@ -257,6 +295,35 @@ class Gate:
         if not normal or len(normal) < self._min_length:
             return Answer.SHORT
         return Answer.PASSED if digest(normal) in self._keys else Answer.REJECTED
+
+    def _ask_keys(self, many: Any, texts: Sequence[str]) -> list[Answer]:
+        normal = [self._normalize(text) for text in texts]
+        judged = [text for text in normal if text and len(text) >= self._min_length]
+        found = iter(many([digest(text) for text in judged]))
+        return [
+            (Answer.PASSED if next(found) else Answer.REJECTED)
+            if text and len(text) >= self._min_length
+            else Answer.SHORT
+            for text in normal
+        ]
+
+    @staticmethod
+    def _ask_shared(shared: SharedGate, texts: Sequence[str]) -> list[Answer]:
+        found = shared.ask(texts)
+        if found is None:
+            return [Answer.BYPASSED] * len(texts)
+        version, judged = found
+        answers = []
+        for one in judged:
+            if one.seen is None:
+                answers.append(Answer.SHORT)
+            elif one.seen:
+                answers.append(Answer.PASSED)
+            elif _is_comparable(one.text, one.normal, version.header, version.own_tables):
+                answers.append(Answer.REJECTED)
+            else:
+                answers.append(Answer.BYPASSED)
+        return answers
 
     def _ask_file(self, file: GateFile, text: str) -> Answer:
         opened = file.current if file.clock() < file.due else self._refreshed(file)
@@ -270,7 +337,8 @@ class Gate:
                 return Answer.PASSED
             # A no holds only if the file is still what it was when it was opened.
             if opened.bloom.is_current():
-                return Answer.REJECTED if _is_comparable(text, normal, opened) else Answer.BYPASSED
+                comparable = _is_comparable(text, normal, opened.header, opened.own_tables)
+                return Answer.REJECTED if comparable else Answer.BYPASSED
             with self._lock:
                 opened = file.renew() if file.current is opened else file.current
         return Answer.BYPASSED
@@ -287,15 +355,14 @@ class Gate:
                 self._on_problem(exc, False)
 
 
-def _is_comparable(text: str, normal: str, opened: Opened) -> bool:
+def _is_comparable(text: str, normal: str, header: GateHeader, own_tables: str) -> bool:
     """Return whether who built the gate made the same key of *text*, whatever Unicode he had.
 
     Args:
         text, normal: before and after its steps.
-        opened: the gate that does not have it.
+        header, own_tables: of the gate that does not have it, and of this process.
     """
-    header = opened.header
-    if text.isascii() or header.tables == (opened.own_tables,):
+    if text.isascii() or header.tables == (own_tables,):
         return True
     # A URL's parser has tables of its own; a character that is not known here can be part of a spelling
     # that is known there; and the other way round, if there was such a character among the keys.

@@ -25,7 +25,8 @@ from measure import arguments_of, frozen, machine, medians, table, targets_table
 from scrapy_bloomdupe.cli_gate import _Input
 from scrapy_bloomdupe.filters.growth import first_layer
 from scrapy_bloomdupe.filters.layouts import get_layout
-from scrapy_bloomdupe.gate.building import DEFAULT_ERROR_RATE, build_gate, with_room
+from scrapy_bloomdupe.gate.building import build_gate
+from scrapy_bloomdupe.gate.filling import DEFAULT_ERROR_RATE, with_room
 from scrapy_bloomdupe.gate.gate import Gate
 from scrapy_bloomdupe.gate.text import DEFAULT_STEPS, STEPS, digest, normalizer
 
