@@ -29,8 +29,8 @@ from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.watch import Watch
 
-PAGES = int(os.environ.get("BLOOMDUPE_RENEWAL_PAGES", "250"))
-KILLS = 20
+PAGES = int(os.environ.get("BLOOMDUPE_RENEWAL_PAGES", "150"))
+KILLS = 20 if PAGES > 150 else 8
 
 #: The filter is full after some pages, and again, and again.
 SMALL = {**EXACT, "BLOOMDUPE_CAPACITY": 10, "BLOOMDUPE_REBUILD_LAYERS": 2}
