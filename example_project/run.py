@@ -1,9 +1,10 @@
 """What does a crawl with scrapy-bloomdupe look like? Opens the shop, crawls it, explains the stats.
 
-    python example_project/run.py [s01_default|s02_resume|s03_rules|s04_tmall|s05_shared|all] [--stock]
+    python example_project/run.py [s01_default|s02_resume|s03_rules|s04_tmall|s05_shared|s06_report|all]
+                                   [--stock] [--report FILE]
 
 The exit code is 0 if everything came out as the shop says it must, otherwise 1. Nothing is left on
-the disk.
+the disk, but the page of s06_report if `--report` says where.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from shop.server import read_log
 from shop.site import Ask, Shop
 from side_by_side import RULE_LESSONS, STOCK
 from together import SKIPPED, can_run, s05_shared
+from watching import s06_report
 
 SHOP = Shop()
 
@@ -159,22 +161,26 @@ def _sets_cookie(ask: Ask) -> bool:
     return page is not None and page.cookie is not None
 
 
+REPORT = "s06_report"
 LESSONS = {"s01_default": s01_default, "s02_resume": s02_resume}
 SHARED = "s05_shared"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="run.py", description="Crawl an offline shop.")
-    parser.add_argument(
-        "lesson", nargs="?", default="s01_default", choices=[*LESSONS, *RULE_LESSONS, SHARED, "all"]
-    )
+    choices = [*LESSONS, *RULE_LESSONS, SHARED, REPORT, "all"]
+    parser.add_argument("lesson", nargs="?", default="s01_default", choices=choices)
     help_ = "crawl with Scrapy's own filter, for comparison; s03 and s04 do so by themselves"
     parser.add_argument("--stock", action="store_true", help=help_)
+    help_ = "where the page of s06_report is to stay; default: nowhere"
+    parser.add_argument("--report", type=Path, metavar="FILE", help=help_)
     args = parser.parse_args(argv)
     if args.stock and args.lesson in RULE_LESSONS:
         parser.error(f"{args.lesson} compares with Scrapy's own filter by itself: leave --stock out")
     if args.stock and args.lesson == SHARED:
         parser.error("Scrapy's own filter shares nothing: leave --stock out")
+    if args.lesson == REPORT and args.stock:
+        parser.error("Scrapy's own filter keeps no figures: leave --stock out")
     if not args.stock and importlib.util.find_spec("scrapy_bloomdupe") is None:
         print(f"{sys.executable} has no scrapy_bloomdupe: `pip install {PROJECT.parent}` first.")
         return 1
@@ -195,6 +201,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             print(SKIPPED)
             good &= args.lesson == "all"
+    if args.lesson == REPORT or (args.lesson == "all" and not args.stock):
+        with tempfile.TemporaryDirectory(prefix="shop-crawl-") as folder:
+            good &= s06_report(Path(folder), args.report and args.report.absolute())
     if args.stock and good:
         whole = count(SHOP)
         print_text(

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from scrapy_bloomdupe.errors import BloomdupeError
     from scrapy_bloomdupe.filters.bloom import BloomFilter
     from scrapy_bloomdupe.fingerprinter import RulesFingerprinter
+    from scrapy_bloomdupe.gate.building import build_gate
+    from scrapy_bloomdupe.gate.gate import Gate
+    from scrapy_bloomdupe.gatemiddleware import GateMiddleware
     from scrapy_bloomdupe.journalmiddleware import JournalMiddleware
     from scrapy_bloomdupe.middleware import UrlRulesMiddleware
     from scrapy_bloomdupe.rules.rule import Key, Match, Rule
@@ -32,6 +35,8 @@ __all__ = [
     "BloomFilter",
     "BloomdupeError",
     "Decision",
+    "Gate",
+    "GateMiddleware",
     "JournalMiddleware",
     "Key",
     "LmdbStore",
@@ -44,6 +49,7 @@ __all__ = [
     "SeenSet",
     "UrlRulesMiddleware",
     "Verdict",
+    "build_gate",
     "unseen",
 ]
 
@@ -53,6 +59,8 @@ _HOMES = {
     "BloomFilter": "filters.bloom",
     "BloomdupeError": "errors",
     "Decision": "rules.ruleset",
+    "Gate": "gate.gate",
+    "GateMiddleware": "gatemiddleware",
     "JournalMiddleware": "journalmiddleware",
     "Key": "rules.rule",
     "LmdbStore": "stores.lmdb",
@@ -65,6 +73,7 @@ _HOMES = {
     "SeenSet": "seen",
     "UrlRulesMiddleware": "middleware",
     "Verdict": "seen",
+    "build_gate": "gate.building",
     "unseen": "dupefilter",
 }
 

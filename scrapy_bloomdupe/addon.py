@@ -8,12 +8,15 @@ from scrapy.settings import BaseSettings
 
 from scrapy_bloomdupe.dupefilter import BloomDupeFilter
 from scrapy_bloomdupe.fingerprinter import RulesFingerprinter
+from scrapy_bloomdupe.gatemiddleware import GateMiddleware
 from scrapy_bloomdupe.journalmiddleware import JournalMiddleware
 from scrapy_bloomdupe.middleware import UrlRulesMiddleware
 from scrapy_bloomdupe.sharedmiddleware import SharedMiddleware
 
 # Near the engine: it sees what all other middlewares have made of a request.
 _ORDER = 10
+# Nearer: it is asked about the URL that the rules have made of it.
+_GATE_ORDER = 5
 # Next to the engine, whatever else there is.
 _FIRST = -1_000_000
 _SECOND = _FIRST + 1
@@ -22,13 +25,16 @@ _SECOND = _FIRST + 1
 class Addon:
     """Makes ``BloomDupeFilter`` the duplicate filter and switches its middlewares on.
 
-    A project's own settings take precedence. With ``BLOOMDUPE_FINGERPRINTER`` the rules' key is the
-    project's request fingerprint as well: for its HTTP cache and media pipelines too.
+    A project's own settings take precedence. With ``BLOOMDUPE_GATE`` the gate is switched on, too. With
+    ``BLOOMDUPE_FINGERPRINTER`` the rules' key is the project's request fingerprint as well: for its HTTP
+    cache and media pipelines too.
     """
 
     def update_settings(self, settings: BaseSettings) -> None:
         settings.set("DUPEFILTER_CLASS", BloomDupeFilter, priority="addon")
         _add(settings, "SPIDER_MIDDLEWARES", UrlRulesMiddleware, _ORDER)
+        if settings.get("BLOOMDUPE_GATE"):
+            _add(settings, "SPIDER_MIDDLEWARES", GateMiddleware, _GATE_ORDER)
         _add(settings, "SPIDER_MIDDLEWARES", JournalMiddleware, _FIRST)
         _add(settings, "SPIDER_MIDDLEWARES", SharedMiddleware, _SECOND)
         _add(settings, "DOWNLOADER_MIDDLEWARES", JournalMiddleware, _FIRST)

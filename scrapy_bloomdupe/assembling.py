@@ -6,14 +6,20 @@ question.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.filters.counting import class_for
+from scrapy_bloomdupe.filters.generations import GenerationalFilter
+from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
 from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
-from scrapy_bloomdupe.records import Seal, read_seal
+from scrapy_bloomdupe.records import JournalView, Seal, read_seal
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.statefiles import (
     FILTER_NAME,
@@ -23,6 +29,7 @@ from scrapy_bloomdupe.statefiles import (
     holds_keys,
     holds_requests,
     read_meta,
+    remove_filter,
     write_meta,
     write_rules_file,
 )
@@ -72,36 +79,33 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         StateUnusable, ConfigurationError: see ``errors``.
     """
     unfinished = directory / UNFINISHED_NAME
-    unfinished.unlink(missing_ok=True)
+    remove_filter(unfinished)
     environment: Environment | None = None
     store: Store | None = MemoryStore() if options.store == "memory" else None
     where = _journal_name(options.store) if options.journal else None
-    name = STORE_NAME if options.store == "lmdb" else where
     identity = {**options.identity, "store": options.store or "none"}
+    if options.audit:
+        identity[AUDIT_MARK] = repr(options.audit)
     if where is not None:
         identity[JOURNAL_MARK] = where
     if options.is_shared:
         identity[SHARED_MARK] = "new"
+    name = environment_name(identity)
     try:
         if name is not None:
             path = directory / name
             fresh = not path.exists() or path.stat().st_size == 0
             sync = options.sync
             environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)
-        filter = BloomFilter.create(  # noqa: A001
-            unfinished,
-            capacity=options.capacity,
-            error_rate=options.error_rate,
-            layout=options.layout,
-            scheme=options.scheme,
-            identity=identity,
-        )
+        filter = _new_filter(unfinished, options, identity)  # noqa: A001
         try:
             journal: Journal | None = None
+            audit: Audit | None = None
             if environment is not None:
                 if options.store == "lmdb":
                     store = _store(environment, create=True, journal=bool(options.journal))
                 journal = Journal(environment) if options.journal else None
+                audit = _audit(environment, filter, new=True)
                 write_meta(environment, filter.filter_id, filter.identity)
                 environment.commit()
             write_rules_file(directory, options.rules)
@@ -115,7 +119,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
             environment.close()
         raise
     lock.looked_at()
-    state = State(directory, lock, filter, store, environment)
+    state = State(directory, lock, filter, store, environment, options.clock, audit)
     if journal is not None and environment is not None:
         state.attach(journal, environment)
     state.is_new = True
@@ -123,34 +127,52 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
 
 
 def assemble(
-    directory: Path, lock: DirectoryLock, *, journal: bool | None = None, sync: bool = False
+    directory: Path,
+    lock: DirectoryLock,
+    *,
+    journal: bool | None = None,
+    sync: bool = False,
+    clock: Callable[[], float] = time.time,
 ) -> State:
     """Open the parts that are there; nothing is written.
 
     Args:
         sync: see ``Environment.open``.
+        clock: see ``State``.
         journal: whether ``attach_journal`` will be called.
 
     Raises:
         StateUnusable, StateCorrupt: see ``errors``.
     """
-    filter = BloomFilter.open(directory / FILTER_NAME, begin=False)  # noqa: A001
+    filter = open_local(directory / FILTER_NAME, begin=False, clock=clock)  # noqa: A001
     environment: Environment | None = None
     store: Store | None = None
+    audit: Audit | None = None
     try:
-        exact = filter.identity.get("store") == "lmdb"
-        name = STORE_NAME if exact else filter.identity.get(JOURNAL_MARK)
+        name = environment_name(filter.identity)
         if name is not None:
             environment = _open_environment(directory / name, filter, lock, sync=sync)
-            if exact:
+            if name == STORE_NAME:
                 store = _store(environment, journal=bool(journal))
+            audit = _audit(environment, filter)
     except BaseException:
         filter.abandon()
         if environment is not None:
             environment.close()
         raise
     lock.looked_at()
-    return State(directory, lock, filter, store, environment)
+    return State(directory, lock, filter, store, environment, clock, audit)
+
+
+def pending_of(state: State) -> JournalView | None:
+    """Return what waits in the journal of a state that ``assemble`` gave; None: it has no journal.
+
+    Raises:
+        StateCorrupt, StoreError: it cannot be read.
+    """
+    if JOURNAL_MARK not in state.filter.identity or state.environment is None:
+        return None
+    return JournalView(state.environment)
 
 
 def last_seal(directory: Path, lock: DirectoryLock) -> tuple[bool, Seal | None]:
@@ -199,6 +221,52 @@ def attach_journal(state: State, *, wanted: bool, sync: bool = False) -> None:
         state.set_identity(identity)
 
 
+def environment_name(identity: Mapping[str, str]) -> str | None:
+    """Return the name of the LMDB file of a state, None: it has none."""
+    if identity.get("store") == "lmdb":
+        return STORE_NAME
+    # One file for both: a journal can come and go, the audit stays.
+    return identity.get(JOURNAL_MARK, JOURNAL_NAME if AUDIT_MARK in identity else None)
+
+
+def _audit(
+    environment: Environment,
+    filter: LocalFilter,  # noqa: A002
+    *,
+    new: bool = False,
+) -> Audit | None:
+    share = filter.identity.get(AUDIT_MARK)
+    if share is None:
+        return None
+    assert isinstance(filter, BloomFilter)  # of generations none is audited
+    return Audit(environment, filter.secret, float(share), new=new)
+
+
+def _new_filter(path: Path, options: StateOptions, identity: Mapping[str, str]) -> LocalFilter:
+    created = int(options.clock())
+    if options.expire is not None:
+        return GenerationalFilter.create(
+            path,
+            capacity=options.capacity,
+            error_rate=options.error_rate,
+            expire=options.expire,
+            layout=options.layout,
+            scheme=options.scheme,
+            identity=identity,
+            created=created,
+            clock=options.clock,
+        )
+    return class_for(options.layout).create(
+        path,
+        capacity=options.capacity,
+        error_rate=options.error_rate,
+        layout=options.layout,
+        scheme=options.scheme,
+        identity=identity,
+        created=created,
+    )
+
+
 def _store(environment: Environment, *, create: bool = False, journal: bool) -> LmdbStore:
     # With a journal a mark is written with its request, so nothing is written before both are there.
     if journal:
@@ -212,13 +280,15 @@ def _journal_name(store: str | None) -> str:
 
 def _open_environment(
     path: Path,
-    filter: BloomFilter,  # noqa: A002
+    filter: LocalFilter,  # noqa: A002
     lock: DirectoryLock,
     *,
     sync: bool,
 ) -> Environment:
     directory = path.parent
     what = "an exact store" if path.name == STORE_NAME else "a journal of pending requests"
+    if path.name != STORE_NAME and JOURNAL_MARK not in filter.identity:
+        what = "an audit"
     if not path.exists():
         raise StateCorrupt(
             f"{filter.path} belongs to {what} {path.name}, which is not there; put it back, or move "
@@ -244,7 +314,7 @@ def _open_environment(
     return environment
 
 
-def _is_suspect(path: Path, filter: BloomFilter, lock: DirectoryLock) -> bool:  # noqa: A002
+def _is_suspect(path: Path, filter: LocalFilter, lock: DirectoryLock) -> bool:  # noqa: A002
     """Return whether something other than a crawl may have changed the file since the last commit.
 
     LMDB keeps no checksums, and a torn page can end the process that reads it.
@@ -256,7 +326,7 @@ def _is_suspect(path: Path, filter: BloomFilter, lock: DirectoryLock) -> bool:  
     return not lock.same_boot or size <= _WALKED_AFTER_KILL
 
 
-def _create_journal(directory: Path, filter: BloomFilter, *, sync: bool) -> Environment:  # noqa: A002
+def _create_journal(directory: Path, filter: LocalFilter, *, sync: bool) -> Environment:  # noqa: A002
     path = directory / JOURNAL_NAME
     fresh = not path.exists() or path.stat().st_size == 0
     environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)

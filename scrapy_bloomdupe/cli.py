@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
@@ -20,17 +22,29 @@ import scrapy_bloomdupe.cli_remote as cli_remote
 import scrapy_bloomdupe.rebuilding as rebuilding
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
+from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.building import FilterValues
+from scrapy_bloomdupe.cli_forget import add_forget
+from scrapy_bloomdupe.cli_gate import add_gate
 from scrapy_bloomdupe.cli_import import add_import, run_import
 from scrapy_bloomdupe.cli_journal import add_pending, journal_info, print_journal
 from scrapy_bloomdupe.cli_places import progress
+from scrapy_bloomdupe.cli_project import use_project
+from scrapy_bloomdupe.cli_report import add_report
 from scrapy_bloomdupe.cli_rules import add_commands
+from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.filters.generations import GenerationalFilter
+from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
+from scrapy_bloomdupe.filters.ring import Window
 from scrapy_bloomdupe.hashing import SCHEMES
+from scrapy_bloomdupe.report import audited
 from scrapy_bloomdupe.report import size as sized
+from scrapy_bloomdupe.settingtable import SettingsSource
+from scrapy_bloomdupe.stamps import time_of
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, locate
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -42,15 +56,24 @@ _DEFAULTS = FilterValues(
     settings.DEFAULT_SCHEME,
 )
 
+# Keys that are looked at for the times of their last visits.
+_SAMPLE = 500
 # Bytes of a store whose pages take some ten seconds to look at.
 _LONG_WALK = 50_000_000
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    arguments = _parser().parse_args(argv)
-    run: Callable[[argparse.Namespace], int] = arguments.run
+def main(argv: Sequence[str] | None = None, project: SettingsSource | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        project: settings that hold where the command line says nothing.
+    """
+    parser = _parser("bloomdupe" if project is None else "scrapy bloomdupe")
     try:
+        if project is not None:
+            use_project(parser, project)
+        arguments = parser.parse_args(argv)
+        run: Callable[[argparse.Namespace], int] = arguments.run
         code = run(arguments)
         sys.stdout.flush()
         return code
@@ -73,9 +96,9 @@ def _version() -> str:
         return "not installed: run from its source tree"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str = "bloomdupe") -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="bloomdupe", description="Sizes, looks at and mends the seen-sets of scrapy-bloomdupe."
+        prog=prog, description="Sizes, looks at and mends the seen-sets of scrapy-bloomdupe."
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -100,6 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--sample", type=_count, metavar="N", help="on a server: look for so many keys, not all")
 
     add_pending(command)
+    add_report(command)
+
+    add_forget(command)
 
     sub = command("rebuild", _rebuild, "Make the filter of a closed state anew from its exact store.")
     cli_remote.add_place(sub, store=True)
@@ -111,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     add_import(sub)
     _add_filter(sub)
     add_commands(command, commands)
+    add_gate(commands)
     return parser
 
 
@@ -147,18 +174,35 @@ def _info(arguments: argparse.Namespace) -> int:
     if cli_remote.is_remote(arguments, "key", "table"):
         return cli_remote.info(arguments)
     directory = locate(arguments.directory)
-    filter = BloomFilter.open(directory / FILTER_NAME, readonly=True)  # noqa: A001
+    filter = open_local(directory / FILTER_NAME, readonly=True)  # noqa: A001
+    window = filter.window if isinstance(filter, GenerationalFilter) else None
     try:
         # All pages: exact, some 0.1 s per GB that is in memory.
         info = filter.measure(sys.maxsize)
+        audit = _audit_of(directory, filter)
     finally:
         filter.abandon()
     store = _store_info(directory) if info.identity.get("store") == "lmdb" else None
     journal = journal_info(directory, info.identity)
     if arguments.json:
-        print(json.dumps({**asdict(info), "fill": info.fill, "store": store, "journal": journal}))
+        print(
+            json.dumps(
+                {
+                    **asdict(info),
+                    "fill": info.fill,
+                    "store": store,
+                    "journal": journal,
+                    "audit": _audit_figures(audit),
+                    "expire": asdict(window) if window is not None else None,
+                }
+            )
+        )
         return 0
-    _print_info(directory, info, store)
+    _print_info(directory, info, store, window)
+    if audit is not None:
+        print(
+            f"audited              {audit.share:g} of the keys. {audited(audit.num_keys, audit.estimate())}"
+        )
     print_journal(journal)
     return 0
 
@@ -166,12 +210,43 @@ def _info(arguments: argparse.Namespace) -> int:
 def _store_info(directory: Path) -> dict[str, Any]:
     environment = Environment.open(directory / STORE_NAME, readonly=True)
     try:
-        return {"keys": LmdbStore(environment).count(), "num_bytes": environment.num_bytes()}
+        store = LmdbStore(environment)
+        times = [time_of(value) for _, value in store.sample(_SAMPLE, random.Random(1))]
+        known = [time for time in times if time is not None]
+        return {
+            "keys": store.count(),
+            "num_bytes": environment.num_bytes(),
+            "sample": len(times),
+            "sample_without_time": len(times) - len(known),
+            "oldest_visit": min(known, default=None),
+            "newest_visit": max(known, default=None),
+        }
     finally:
         environment.close()
 
 
-def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None) -> None:
+def _audit_of(directory: Path, filter: LocalFilter) -> Audit | None:  # noqa: A002
+    share = filter.identity.get(AUDIT_MARK)
+    if share is None or not isinstance(filter, BloomFilter):
+        return None
+    environment = Environment.open(environment_path(directory), readonly=True)
+    try:
+        return Audit(environment, filter.secret, float(share))
+    finally:
+        environment.close()
+
+
+def _audit_figures(audit: Audit | None) -> dict[str, float] | None:
+    if audit is None:
+        return None
+    lost = audit.estimate()
+    figures = {"lost_estimate": lost.others, "lost_low": lost.low, "lost_high": lost.high}
+    return {"share": audit.share, "keys": audit.num_keys, "found": lost.found, **figures}
+
+
+def _print_info(
+    directory: Path, info: FilterInfo, store: dict[str, Any] | None, window: Window | None
+) -> None:
     print(f"directory            {directory}")
     print(f"filter               {info.layout}, {info.scheme}, {sized(info.num_bytes)}")
     print(f"keys in the filter   {info.num_keys:,} (made for {info.capacity:,})")
@@ -182,12 +257,33 @@ def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None)
             f"layer {i}              {layer.num_keys:,} of {layer.capacity:,} keys, {layer.num_bits:,} bits, "
             f"{layer.num_hashes} hashes, {layer.fill:.1%} full, rate {layer.rate:.3g}"
         )
+    if window is not None:
+        print(
+            f"forgotten            after {shown(window.expire)} to {shown(window.longest)}, by "
+            f"{window.count} generations"
+        )
     if store is None:
         print("exact store          none")
     else:
         print(f"exact store          {store['keys']:,} keys, {sized(store['num_bytes'])}")
+        print(f"last visits          {_visits(store)}")
+    print(f"made                 {_day(info.created)} ({shown(time.time() - (info.created or 0))} ago)")
     print(f"keys made by         {info.identity.get('fingerprinter', 'not known yet (imported)')}")
     print(f"closed in order      {'yes' if info.clean else 'no: in use, or killed'}")
+
+
+def _visits(store: dict[str, Any]) -> str:
+    """Say when the keys of a sample were last let pass, which is what expires."""
+    count, unknown = store["sample"], store["sample_without_time"]
+    if count == unknown:
+        return "not known: an older release wrote the keys" if count else "none"
+    between = f"{_day(store['oldest_visit'])} to {_day(store['newest_visit'])}"
+    of = f" (of {count:,} keys, {unknown:,} without a time)" if unknown else f" (of {count:,} keys)"
+    return between + of
+
+
+def _day(seconds: int | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds or 0))
 
 
 def _check(arguments: argparse.Namespace) -> int:

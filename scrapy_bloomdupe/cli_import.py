@@ -132,10 +132,15 @@ def _into_directory(directory: Path, options: StateOptions) -> Iterator[tuple[st
     state = open_or_create(directory, options)
     try:
         seen = state.seen
-        yield (
-            str(state.directory),
-            lambda keys: sum(not verdict.seen for verdict in seen.check_and_add_many(keys)),
-        )
+
+        def take(keys: list[bytes]) -> int:
+            added = sum(not verdict.seen for verdict in seen.check_and_add_many(keys))
+            if state.audit is not None:
+                # An exact store writes by itself when enough waits.
+                state.flush()
+            return added
+
+        yield str(state.directory), take
         state.set_identity({k: v for k, v in state.filter.identity.items() if k not in IMPORTING})
     finally:
         state.close()

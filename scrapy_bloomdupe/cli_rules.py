@@ -20,6 +20,7 @@ from scrapy_bloomdupe.rules.auditing import Audit, audit, read_urls
 from scrapy_bloomdupe.rules.checking import check
 from scrapy_bloomdupe.rules.explaining import compare, explain
 from scrapy_bloomdupe.rules.ruleset import RuleSet
+from scrapy_bloomdupe.settingtable import PRESET_NAMES, SETTINGS
 
 Command = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
@@ -48,7 +49,7 @@ def add_commands(command: Command, commands: Any) -> None:
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--preset", help=f"one of {', '.join(settings.PRESET_NAMES)}")
+    parser.add_argument("--preset", help=f"one of {', '.join(PRESET_NAMES)}")
     parser.add_argument(
         "--rules", action="append", default=[], metavar="FILE", help=".toml or .yaml, repeatable"
     )
@@ -69,7 +70,10 @@ def _rules(arguments: argparse.Namespace) -> RuleSet:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
     source: Any = {}
-    if arguments.settings is not None or (not named and _is_inside_project(Path.cwd())):
+    project = getattr(arguments, "project", None)
+    if arguments.settings is None and project is not None:
+        source = {} if named else project
+    elif arguments.settings is not None or (not named and _is_inside_project(Path.cwd())):
         from scrapy_bloomdupe.project import project_settings
 
         source = project_settings(arguments.settings)
@@ -78,7 +82,7 @@ def _rules(arguments: argparse.Namespace) -> RuleSet:
             "there are no rules to ask: give --preset, --rules or --settings, or run this inside a Scrapy "
             "project"
         )
-    given = {name: source.get(name) for name in settings.SETTINGS if name in source}
+    given = {name: source.get(name) for name in SETTINGS if name in source}
     rules = settings.read_rules({**given, **named})
     return RuleSet.load() if rules is None else rules
 

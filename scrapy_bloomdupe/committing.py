@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.stats as stats
@@ -27,17 +28,35 @@ _LEAST_PAUSE = 15
 _SYNC_INTERVAL = 60.0
 
 
+class Task(Protocol):
+    """Other work that is done in slices on the crawl's thread, on the same clock."""
+
+    def tick(self) -> None:
+        """Do a little; must not raise."""
+
+    def stop(self) -> None:
+        """Leave the rest; must not raise."""
+
+
 class Committer:
     """Writes the groups of *state* from ``start`` until ``stop``; failures are counted.
 
     Args:
         journaling: with a journal a failure is the last one, and ends the crawl.
+        tasks: what else is done on the clock.
     """
 
-    def __init__(self, state: State, watch: Watch, journaling: Journaling | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        watch: Watch,
+        journaling: Journaling | None = None,
+        tasks: Sequence[Task] = (),
+    ) -> None:
         self._state = state
         self._watch = watch
         self._journaling = journaling
+        self._tasks = tasks
         self._wait = self._backoff = 0
         self._seconds = 0.0
         self._not_before = 0.0
@@ -61,6 +80,8 @@ class Committer:
             self._repeater = None
         if self._syncer is not None:
             self._syncer.stop()
+        for task in self._tasks:
+            task.stop()
         self._watch.stop()
 
     def relieve(self) -> None:
@@ -76,6 +97,8 @@ class Committer:
             self._commit()
         elif time.perf_counter() >= self._not_before:
             self._commit_with(self._journaling, ended=True)
+        for task in self._tasks:
+            task.tick()
 
     def _wake(self) -> None:
         """A request may be done: write that in the next turn, if the last commit is not too near."""

@@ -5,6 +5,7 @@ It decides nothing: the verdict is the one by fingerprints.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import scrapy_bloomdupe.stats as stats
@@ -44,7 +45,8 @@ class DryRun:
         self, keys: RequestKeys, options: StateOptions, settings: BaseSettings, watch: Watch
     ) -> None:
         self._redirects = RedirectPasses.from_settings(keys, settings)
-        self._state = open_temporary(options)
+        # Without a journal: nobody commits, and what waits for that waits in memory.
+        self._state = open_temporary(replace(options, audit=None, journal=None))
         self._watch = watch
 
     def merges(self, request: Request, decision: Decision, *, seen: bool) -> bool:

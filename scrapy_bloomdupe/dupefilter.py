@@ -7,7 +7,8 @@ it was seen and where it is kept is the business of the floors below.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,28 +19,36 @@ from scrapy.dupefilters import RFPDupeFilter
 from scrapy.settings import Settings
 
 import scrapy_bloomdupe.engine as engine
+import scrapy_bloomdupe.metrics as metrics
+import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.scrapyredis as scrapyredis
 import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.stats as stats
 import scrapy_bloomdupe.telling as telling
-from scrapy_bloomdupe.committing import Committer
+from scrapy_bloomdupe.auditwatch import AuditWatch
+from scrapy_bloomdupe.committing import Committer, Task
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, RemoteEmptied, RemoteError, message
-from scrapy_bloomdupe.growing import GrowthWatch
+from scrapy_bloomdupe.filters.generations import GenerationalFilter
+from scrapy_bloomdupe.growing import GrowthWatch, TurnWatch
 from scrapy_bloomdupe.journaling import Journaling
 from scrapy_bloomdupe.journalmiddleware import attach
 from scrapy_bloomdupe.keys import META_KEY, SPECIAL_META, RequestKeys, of_crawler, speaks, with_middleware
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.rawfront import UNKNOWN, RawFront
+from scrapy_bloomdupe.recording import META_RECORD, Recorder
 from scrapy_bloomdupe.redirects import ASKED, RedirectPasses
+from scrapy_bloomdupe.renewing import Renewer
 from scrapy_bloomdupe.rules.ruleset import Decision
 from scrapy_bloomdupe.rulewatch import RuleWatch, idle_rules
+from scrapy_bloomdupe.sampling import Sampler
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.settings import BloomdupeSettings
 from scrapy_bloomdupe.sharedmiddleware import attach as attach_shared
 from scrapy_bloomdupe.sharing import Sharing, share
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue, refuse_half_adopted
+from scrapy_bloomdupe.tophosts import TopHosts
 from scrapy_bloomdupe.unit import META_UNIT
 from scrapy_bloomdupe.watch import Watch
 
@@ -55,10 +64,11 @@ Link = TypeVar("Link", bound=Any)
 
 _VERDICTS = stats.VERDICTS
 _NEW, _NEW_STAT = Verdict.NEW, stats.VERDICTS[Verdict.NEW]
+_EXPIRED = Verdict.EXPIRED
 # So many requests are written down between two looks at whether too much waits.
 _RELIEF = 100
-# What keeps a request from being judged by its URL alone: a key of its own, a redirect, a replay.
-_PASSES_FRONT = SPECIAL_META | {"redirect_urls", ASKED, META_UNIT}
+# What keeps a request from being judged by its URL alone: a key of its own, a redirect, a replay, a wish.
+_PASSES_FRONT = SPECIAL_META | {"redirect_urls", ASKED, META_UNIT, META_RECORD}
 
 # Keys that are kept between the question to a server and the verdict.
 _AHEAD = 10_000
@@ -77,6 +87,9 @@ class BloomDupeFilter(RFPDupeFilter):
     ``request_seen`` never raises: what fails lets the request pass and is counted. A state that cannot
     be opened ends the crawl at its start, with the reason ``bloomdupe_refused``.
     """
+
+    #: Seconds since 1970: when a page was seen. A subclass may have another one.
+    clock: Callable[[], float] = staticmethod(time.time)
 
     def __init__(
         self,
@@ -107,11 +120,17 @@ class BloomDupeFilter(RFPDupeFilter):
         # Of plain GET requests that a server is asked about, until they are scheduled.
         self._ahead: dict[str, bytes] = {}
         self._has_rules = True
+        self._recorder: Recorder | None = None
+        self._expire: float | None = None
+        self._forgets = False
         self._journalled = 0
         self._queue = QueueCheck()
         self._trouble: Exception | None = None
         self._watch = Watch(crawler)
         self._rules = RuleWatch(self._watch)
+        self._sampler: Sampler | None = None
+        self._metrics: metrics.Server | None = None
+        self._hosts: TopHosts | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -178,7 +197,7 @@ class BloomDupeFilter(RFPDupeFilter):
             if state is None:
                 return False
         front, keys = self._front, self._keys
-        decision, url = None, None
+        decision, url, expire = None, None, self._expire
         ahead: bytes | None = None
         if (
             front is not None
@@ -192,6 +211,8 @@ class BloomDupeFilter(RFPDupeFilter):
                 return True
             if self._ahead:
                 ahead = self._ahead.pop(url, None)
+        elif META_RECORD in request.meta and (recorder := self._recorder) and recorder.wants(request):
+            return self._journal(request, recorder.mark(request), seen=False)
         key: bytes | None
         try:
             if ahead is not None:
@@ -210,7 +231,14 @@ class BloomDupeFilter(RFPDupeFilter):
                 self._judged(request, decision, seen=False)
             return self._journal(request, None, seen=False)
         try:
-            verdict = state.seen.check_and_add(key)
+            if self._sharing is not None and self._passes_anyway(request, key):
+                verdict = Verdict.DUPLICATE
+            elif expire is None and decision is None:
+                verdict = state.seen.check_and_add(key, url or request.url)
+            else:
+                expire = self._expiry(request, decision)
+                under = decision.under if decision is not None and self._dry_run is None else None
+                verdict = state.seen.check_and_add(key, request.url, under, expire)
         except Exception as exc:
             if isinstance(exc, RemoteEmptied):
                 self._watch.count(stats.ERROR_SERVER)  # it has answered; what that means is said once
@@ -222,16 +250,29 @@ class BloomDupeFilter(RFPDupeFilter):
             return self._journal(request, None, seen=False)
         seen = verdict is not _NEW and verdict.seen
         self._watch.count(_NEW_STAT if verdict is _NEW else _VERDICTS[verdict])
+        if verdict is _EXPIRED:
+            self._redirects.renewed(request, key, self.clock())
+        elif self._forgets and not seen:
+            self._redirects.forgotten(key)
         if decision is not None:
-            self._judged(request, decision, seen=seen)
+            self._judged(request, decision, seen=seen, known=verdict is _EXPIRED)
         if url is None:
             if seen and "redirect_urls" in request.meta and self._is_own_redirect(request, key):
                 self._watch.count(stats.REDIRECT_PASS)
                 seen = False
             self._redirects.asked(request)
         filtered = seen if self._journaling is None else self._journal(request, key, seen=seen)
+        if filtered and self._hosts is not None:
+            self._hosts.add(request.url)
         # Whether it was filtered or passes: from now on it is seen. Unless it was judged and not remembered.
-        if url is not None and front is not None and (seen or not state.seen.frozen):
+        lasts = expire is None and (seen or not state.seen.frozen)
+        # Of what other crawls were granted the last word is not spoken.
+        if (
+            url is not None
+            and front is not None
+            and lasts
+            and (self._sharing is None or self._sharing.is_own(key))
+        ):
             front.put(url, decision)
         return filtered
 
@@ -259,9 +300,40 @@ class BloomDupeFilter(RFPDupeFilter):
                 self._watch.count("dupefilter/filtered")
         return left
 
+    def forget(self, request: Request) -> bool:
+        """Make the page of *request* new again; return whether it is.
+
+        False: there is no exact store (a Bloom filter alone cannot forget), or that failed, which is counted.
+        """
+        state, done = self._state, False
+        if state is None:
+            return False
+        try:
+            key = self._asked.key(request)
+            if key is None:
+                return True
+            self._redirects.forgotten(key)
+            done = state.seen.forget(key)
+        except Exception as exc:
+            self._watch.failed(stats.ERROR_CHECK, exc, request)
+        if done:
+            self._watch.count(stats.FORGOTTEN)
+        return done
+
+    def _expiry(self, request: Request, decision: Decision | None) -> float | None:
+        """Return the seconds after which the page of *request* is crawled again; None: never."""
+        expire = self._expire
+        if decision is not None and decision.expire is not None and self._dry_run is None:
+            expire = decision.expire
+        if expire is not None and "redirect_urls" in request.meta:
+            expire = self._redirects.expiry(request, expire, self.clock())
+        return expire
+
     def _count_known(self, url: str, decision: Any) -> None:
         self._watch.count(stats.CACHED)
         self._watch.count(self._known_verdict)
+        if self._hosts is not None:
+            self._hosts.add(url)
         if decision is not None:
             self._watch.attempt(stats.ERROR_CHECK, lambda: self._rules.judged(url, decision, seen=True))
 
@@ -290,11 +362,11 @@ class BloomDupeFilter(RFPDupeFilter):
             self._keys.remember(request, None)
             return None
 
-    def _judged(self, request: Request, decision: Decision, *, seen: bool) -> None:
+    def _judged(self, request: Request, decision: Decision, *, seen: bool, known: bool = False) -> None:
         # What is only counted must not cost a page: an exception here would.
         try:
             if self._dry_run is not None and speaks(decision):
-                seen = self._dry_run.merges(request, decision, seen=seen) or seen
+                seen = self._dry_run.merges(request, decision, seen=seen or known) or seen
             self._rules.judged(request.url, decision, seen=seen)
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
@@ -324,17 +396,35 @@ class BloomDupeFilter(RFPDupeFilter):
             except Exception as exc:
                 journaling.stop(exc)
         if self._sharing is not None:
+            if journaling is None and self._crawler is not None and self._shared_queue[0] is None:
+                self._watch.attempt(stats.ERROR_CLOSE, self._give_up_waiting)
             self._watch.attempt(stats.ERROR_CLOSE, self._sharing.close)
-        self._committer = self._state = self._front = self._sharing = None
+        self._committer = self._state = self._front = self._sharing = self._recorder = None
         # A request that comes after this passes, as at any failure; it does not open a new state.
         self._refused = True
         telling.closing(state, self._watch, self._rules.lines())
+        if self._sampler is not None:
+            self._sampler.close()
         write = journaling is None or not journaling.failed
         self._watch.attempt(stats.ERROR_CLOSE, lambda: state.close(write=write))
         if self._dry_run is not None:
             self._watch.attempt(stats.ERROR_CLOSE, self._dry_run.close)
         if journaling is None and not state.temporary:
             telling.left_waiting(state, self._watch, self._settings)
+
+    def _passes_anyway(self, request: Request, key: bytes) -> bool:
+        """Return whether the journal gives *request* again: a server need not be asked."""
+        return self._journaling is not None and self._journaling.units.passes(request, key)
+
+    def _give_up_waiting(self) -> None:
+        """Let others have what waits in memory only: it ends with this process, and is seen on the server."""
+        assert self._crawler is not None
+        assert self._sharing is not None
+        waiting = [request for request in engine.take_waiting(self._crawler) if not request.dont_filter]
+        keys = [key for request in waiting if (key := self._asked.key(request)) is not None]
+        if keys:
+            lost = self._sharing.give_up(keys)
+            logger.warning(report.given_up(len(keys), lost), extra={"spider": self._watch.spider})
 
     def _open_state(self) -> None:
         if type(self).request_fingerprint is not RFPDupeFilter.request_fingerprint:
@@ -346,12 +436,17 @@ class BloomDupeFilter(RFPDupeFilter):
         if self._trouble is not None:
             raise self._trouble
         read = self._read()
+        if read.metrics_port is not None:
+            metrics.require()
         if self._crawler is not None:
             self._keys = of_crawler(self._crawler)
         keys = self._keys
         dry = read.dry_run and keys.rules is not None
+        if not read.keeps_times and not dry and (lasting := keys.expiring()) is not None:
+            raise ConfigurationError(bloomdupe_settings.no_times(lasting, bare=read.shared is None))
         digests = keys.rules.digest() if keys.rules is not None and not dry else {}
         options = read.options.with_identity(keys.identity(with_rules=not dry), digests)
+        options = replace(options, clock=self.clock)
         if self._crawler is None or not engine.is_crawling(self._crawler):
             # Nothing would tell it what becomes of a request.
             options = replace(options, journal=None)
@@ -368,33 +463,51 @@ class BloomDupeFilter(RFPDupeFilter):
                     self._watch,
                     self._key_ahead,
                     identity=options.identity,
-                    cache_size=read.cache_size,
+                    cache_size=read.cache_size // 2,
                     sync=options.sync,
+                    with_queue=self._shared_queue[0] is not None,
                 )
             telling.publish(state, self._watch)
             if dry:
-                self._dry_run = DryRun(keys, read.options, self._settings, self._watch)
+                of_rules = replace(read.options, clock=self.clock)
+                self._dry_run = DryRun(keys, of_rules, self._settings, self._watch)
             self._journaling = self._start_journal(state, read)
         except BaseException:
             state.close(write=False)
             raise
         self._state = state
         self._has_rules = keys.rules is not None
-        if read.cache_size and not dry and keys.by_url:
-            self._front = RawFront(read.cache_size)
+        # Without a store the filter forgets by itself: what was seen is new.
+        self._forgets = options.expire is not None
+        self._expire = None if self._forgets else read.expire
+        self._recorder = Recorder(keys, self._asked.key_of, state.seen, self._watch, start=read.record_start)
+        if read.cache_size and not dry and not self._forgets and keys.by_url:
+            self._front = RawFront(read.cache_size if read.shared is None else read.cache_size // 2)
             state.seen.on_forget = self._front.clear
         exact = state.store is not None or state.seen.store is not None
         known = Verdict.DUPLICATE if exact else Verdict.UNCONFIRMED
         self._known_verdict = stats.VERDICTS[known]
         if self._crawler is not None:
             _of_crawler[self._crawler] = self
-        self._committer = Committer(state, self._watch, self._journaling)
+        tasks: list[Task] = [Renewer(state, self._watch, read.rebuild_layers)] if read.rebuild_layers else []
+        if isinstance(state.filter, GenerationalFilter):
+            tasks.append(TurnWatch(state.filter, self._watch))
+        self._committer = Committer(state, self._watch, self._journaling, tasks)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
+        if state.audit is not None:
+            state.audit.on_lost = AuditWatch(state, state.audit, self._watch)
         telling.opened(state, self._watch, self._settings)
+        if self._crawler is not None and engine.is_crawling(self._crawler):
+            self._start_watching(self._crawler, state, read)
         if self._crawler is not None:
             connect = self._crawler.signals.connect
             connect(self._redirects.response_received, signal=signals.response_received)
             connect(self._keys.response_received, signal=signals.response_received)
+            connect(self._recorder.response_received, signal=signals.response_received)
+            if self._journaling is not None:
+                self._journaling.record = self._recorder.unasked
+            else:
+                connect(self._recorder.unasked, signal=signals.request_reached_downloader)
             connect(self._spider_opened, signal=signals.spider_opened)
             connect(self._spider_closed, signal=signals.spider_closed)
 
@@ -458,12 +571,21 @@ class BloomDupeFilter(RFPDupeFilter):
             sync=read.options.sync,
         )
 
+    def _start_watching(self, crawler: Crawler, state: State, read: BloomdupeSettings) -> None:
+        directory = None if state.temporary or not read.history else state.directory
+        self._sampler = Sampler(crawler, state, self._watch, self._rules, directory, read.history)
+        self._hosts = self._sampler.hosts
+        if read.metrics_port is not None:
+            self._metrics = metrics.Server(crawler, self._watch, read.metrics_port)
+
     def _spider_opened(self) -> None:
         if self._committer is None:
             return
         self._committer.start()
         if self._sharing is not None:
             self._sharing.start()
+        if self._sampler is not None:
+            self._sampler.start()
         rules, spider = self._keys.rules, self._watch.spider
         if rules is not None and self._dry_run is None and self._crawler not in with_middleware:
             idle = idle_rules(rules, spider.name if spider is not None else None)

@@ -6,7 +6,7 @@ Only what a duplicate filter needs; it decides nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 import scrapy
@@ -19,6 +19,7 @@ from twisted.internet.task import LoopingCall
 from scrapy_bloomdupe.ahead import AsyncioTurns, Turns
 
 if TYPE_CHECKING:
+    from scrapy import Request
     from scrapy.crawler import Crawler
 
 # From here on a handler of spider_opened can refuse the crawl by raising CloseSpider.
@@ -79,6 +80,13 @@ def has_pending_requests(crawler: Crawler) -> bool:
     """Return whether the scheduler has requests; false: it has none, or cannot be asked."""
     scheduler = _scheduler_of(crawler)
     return scheduler is not None and bool(scheduler.has_pending_requests())
+
+
+def take_waiting(crawler: Crawler) -> Iterator[Request]:
+    """Take the requests out of the scheduler's queue in memory: it is closed, and they end with it."""
+    queue = getattr(_scheduler_of(crawler), "mqs", None)
+    while queue is not None and (request := queue.pop()) is not None:
+        yield request
 
 
 def _scheduler_of(crawler: Crawler) -> Any:

@@ -6,6 +6,7 @@ What no signal tells ``journalmiddleware`` does.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -82,6 +83,8 @@ class Journaling:
         self._feeds: Feeds | None = None
         self._done_before = journal.num_done
         self._starts: dict[int, tuple[Request, bytes]] = {}
+        #: Sets the mark of a request that the duplicate filter is not asked about; None: it gets none.
+        self.record: Callable[[Request], bytes | None] = lambda request: None
         self.failed = self.closed = False
         dump = requestbytes.RequestWriter(spider)
         self.units = Units(journal, state.seen, spider.name, dump, retry_failed=retry_failed)
@@ -209,7 +212,7 @@ class Journaling:
         # What cannot be written is not pending after a kill: it has to be asked again.
         if started is not None and self.units.can_write(request):
             self._journal.note_start(started[1])
-        self.units.scheduled(request)
+        self.units.scheduled(request, self.record(request) if request.dont_filter else None)
 
     def _item_left(self, response: Any, signal: Any) -> None:
         if signal is signals.item_scraped and self._feeds is not None:

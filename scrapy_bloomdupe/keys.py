@@ -14,6 +14,7 @@ from scrapy import Request
 
 import scrapy_bloomdupe.settings as settings
 from scrapy_bloomdupe.canary import canary_requests
+from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.fastprint import (
     fast_fingerprint,
     fast_fingerprint_of_get,
@@ -74,6 +75,13 @@ class RequestKeys:
     def by_url(self) -> bool:
         """Whether nothing but method, URL, body and the names in ``SPECIAL_META`` makes a key."""
         return is_scrapys(self._fingerprinter)
+
+    def expiring(self) -> str | None:
+        """Return what says that pages expire: a rule and its length of time; None: no rule does."""
+        for rule in self.rules.rules if self.rules is not None else ():
+            if rule.expire is not None:
+                return f"expire = {shown(rule.expire)!r} of rule {rule.name!r}"
+        return None
 
     def key(self, request: Request) -> bytes | None:
         """Return the 20 bytes of *request*; None: it is never a duplicate.
@@ -149,8 +157,8 @@ class RequestKeys:
         }
         if self._spider is not None:
             identity["spider"] = self._spider
-        if self.rules is not None and with_rules:
-            identity["rules"] = self.rules.digest()["*"]
+        if self.rules is not None and with_rules and (digest_of_rules := self.rules.digest()):
+            identity["rules"] = digest_of_rules["*"]
         return identity
 
     def _decide(self, request: Request) -> Decision | None:

@@ -12,13 +12,15 @@ import time
 import weakref
 from pathlib import Path
 
-from scrapy_bloomdupe.assembling import assemble, attach_journal, create, is_absent
+from scrapy_bloomdupe.assembling import assemble, attach_journal, create, is_absent, pending_of
+from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import ConfigurationError, StateMismatch, StateNotFound
-from scrapy_bloomdupe.identity import StateOptions, compare
+from scrapy_bloomdupe.filters.generations import GenerationalFilter
+from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions, compare
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.recovering import recover
 from scrapy_bloomdupe.state import State
-from scrapy_bloomdupe.statefiles import make_directory, move_aside
+from scrapy_bloomdupe.statefiles import discard_unfinished, make_directory, move_aside
 
 
 def open_or_create(directory: Path, options: StateOptions) -> State:
@@ -63,6 +65,7 @@ def open_existing(directory: Path) -> State:
     lock = DirectoryLock(directory)
     try:
         state = assemble(directory, lock)
+        discard_unfinished(directory)
         state.filter.begin()
     except BaseException:
         lock.release()
@@ -96,18 +99,29 @@ def _remove(directory: Path, pid: int) -> None:
 
 
 def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> State:
-    state = assemble(directory, lock, journal=options.journal, sync=options.sync)
+    discard_unfinished(directory)
+    state = assemble(directory, lock, journal=options.journal, sync=options.sync, clock=options.clock)
     try:
+        if _is_due(state, options):
+            return _reset(state, lock, options)
         state.notices += compare(state.filter, options)
         if options.journal is not None:
             attach_journal(state, wanted=options.journal, sync=options.sync)
         state.filter.begin()
+        _retime(state, options)
         _adopt(state, options)
         recover(state)
     except StateMismatch as exc:
+        shared_pending = _shared_pending(state)
         state.release_files(clean=False)
         if options.on_mismatch != "new":
             raise
+        if shared_pending:
+            raise StateMismatch(
+                f"{exc} - BLOOMDUPE_ON_MISMATCH is 'new', and {directory} holds {shared_pending:,} "
+                "pending requests whose pages a server calls seen: moved aside, nobody would crawl them. "
+                "Finish the job with its former settings, or move the directory aside yourself"
+            ) from exc
         aside = move_aside(directory)
         state = create(directory, lock, options)
         state.notices.append(f"{exc} - BLOOMDUPE_ON_MISMATCH is 'new': it was moved to {aside}")
@@ -115,6 +129,53 @@ def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> Sta
         state.release_files(clean=False)
         raise
     return state
+
+
+def _shared_pending(state: State) -> int:
+    """Return how many requests are pending whose pages are seen on a server."""
+    view = pending_of(state) if SHARED_MARK in state.filter.identity else None
+    return view.num_pending if view is not None else 0
+
+
+def _is_due(state: State, options: StateOptions) -> bool:
+    """Return whether the state is to be begun anew; one that has to wait for that says so."""
+    if options.reset is None or state.age < options.reset:
+        return False
+    view = pending_of(state)
+    if view is None or not view.num_pending:
+        return True
+    state.notices.append(
+        f"{state.directory} was made {shown(state.age)} ago and BLOOMDUPE_RESET is {shown(options.reset)}, "
+        f"but {view.num_pending:,} requests are pending in it: it is begun anew by the first run that finds "
+        "none. Let this one come to its end"
+    )
+    return False
+
+
+def _reset(state: State, lock: DirectoryLock, options: StateOptions) -> State:
+    age, directory = state.age, state.directory
+    state.release_files(clean=False)
+    aside = move_aside(directory)
+    state = create(directory, lock, options)
+    state.notices.append(
+        f"{directory} was made {shown(age)} ago and BLOOMDUPE_RESET is {shown(options.reset or 0)}: it was "
+        f"moved to {aside}, and everything is new. What is there can be deleted"
+    )
+    return state
+
+
+def _retime(state: State, options: StateOptions) -> None:
+    """Give a filter of generations another time, if the project asks for one."""
+    filter = state.filter  # noqa: A001
+    if not isinstance(filter, GenerationalFilter) or options.expire in (None, filter.window.expire):
+        return
+    assert options.expire is not None
+    before, after = shown(filter.window.expire), shown(options.expire)
+    filter.set_expire(options.expire)
+    state.notices.append(
+        f"{filter.path} was made with BLOOMDUPE_EXPIRE = {before!r}, settings ask for {after!r}: what comes "
+        f"from now on is remembered for {after}, what is there for the shorter time of both"
+    )
 
 
 def _adopt(state: State, options: StateOptions) -> None:

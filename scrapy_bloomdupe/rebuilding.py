@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scrapy_bloomdupe.assembling import JOURNAL_MARK
-from scrapy_bloomdupe.building import FilterValues, Progress, build_filter
+from scrapy_bloomdupe.assembling import JOURNAL_MARK, environment_name
+from scrapy_bloomdupe.building import FilterValues, Progress, build_filter, version_of, with_version
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.records import JournalView
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, read_meta
@@ -72,7 +73,8 @@ def _rebuild(
 ) -> BloomFilter:
     store = LmdbStore(environment)
     filter_id, identity = read_meta(environment)
-    old = _old_values(directory / FILTER_NAME, defaults)
+    old, version, created = _old_values(directory / FILTER_NAME, defaults)
+    identity = with_version(identity, 1 + max(version, version_of(identity)))
     # Room for as many again, so that it does not grow with the next key; an asked capacity holds.
     values = FilterValues(
         plan.capacity or max(old.capacity, 2 * store.count()),
@@ -80,18 +82,22 @@ def _rebuild(
         plan.layout or old.layout,
         plan.scheme or old.scheme,
     )
-    new = build_filter(directory, store, values, filter_id=filter_id, identity=identity, progress=progress)
+    new = build_filter(
+        directory, store, values, filter_id=filter_id, identity=identity, created=created, progress=progress
+    )
     new.close()
     return new
 
 
-def _old_values(path: Path, defaults: FilterValues) -> FilterValues:
+def _old_values(path: Path, defaults: FilterValues) -> tuple[FilterValues, int, int | None]:
+    """Return what the old filter is like, its version, and when it was made."""
     try:
         old = BloomFilter.open(path, readonly=True)
     except BloomdupeError:
-        return defaults
+        return defaults, 1, None
     try:
-        return FilterValues(old.capacity, old.error_rate, old.layout, old.scheme)
+        values = FilterValues(old.capacity, old.error_rate, old.layout, old.scheme)
+        return values, version_of(old.identity), old.created
     finally:
         old.abandon()
 
@@ -114,9 +120,9 @@ def check(directory: Path, progress: Progress) -> Iterator[str]:
 
 def _check(directory: Path, progress: Progress) -> Iterator[str]:
     filter_path, path = directory / FILTER_NAME, environment_path(directory)
-    filter: BloomFilter | None = None  # noqa: A001
+    filter: LocalFilter | None = None  # noqa: A001
     try:
-        filter = BloomFilter.open(filter_path, readonly=True)  # noqa: A001
+        filter = open_local(filter_path, readonly=True)  # noqa: A001
     except BloomdupeError as exc:
         yield str(exc)
     try:
@@ -127,15 +133,16 @@ def _check(directory: Path, progress: Progress) -> Iterator[str]:
                 yield from _check_environment(filter, path, progress)
         elif filter is not None and filter.identity.get("store") == "lmdb":
             yield f"{filter_path} belongs to an exact store {STORE_NAME}, which is not there"
-        elif filter is not None and (name := filter.identity.get(JOURNAL_MARK)) is not None:
-            yield f"{filter_path} belongs to a journal of pending requests {name}, which is not there"
+        elif filter is not None and (name := environment_name(filter.identity)) is not None:
+            what = "a journal of pending requests" if JOURNAL_MARK in filter.identity else "an audit"
+            yield f"{filter_path} belongs to {what} {name}, which is not there"
     finally:
         if filter is not None:
             filter.abandon()
 
 
 def _check_environment(
-    filter: BloomFilter | None,  # noqa: A002
+    filter: LocalFilter | None,  # noqa: A002
     path: Path,
     progress: Progress,
 ) -> Iterator[str]:
@@ -157,7 +164,7 @@ def _check_environment(
 
 
 def _check_keys(
-    filter: BloomFilter,  # noqa: A002
+    filter: LocalFilter,  # noqa: A002
     store: LmdbStore,
     progress: Progress,
 ) -> Iterator[str]:

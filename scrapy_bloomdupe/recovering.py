@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from scrapy_bloomdupe.building import FilterValues, build_filter
+from scrapy_bloomdupe.building import build_filter, roomy, version_of, with_version
 from scrapy_bloomdupe.errors import StateCorrupt, StoreError
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -36,7 +36,7 @@ def recover(state: State) -> None:
         lacks = state.filter.num_keys < _TOLERANCE * count and count > _FEWEST
         if not lacks:
             rng = random.Random(count)
-            lacks = any(key not in state.filter for key in store.sample(_SAMPLE, rng))
+            lacks = any(key not in state.filter for key, _ in store.sample(_SAMPLE, rng))
     except StoreError as exc:
         raise StateCorrupt(
             f"{state.directory}: the exact store cannot be read: {exc.args[-1]}. Restore it from a copy, or "
@@ -44,13 +44,13 @@ def recover(state: State) -> None:
         ) from exc
     if lacks:
         old = state.filter
-        values = FilterValues(max(old.capacity, 2 * count), old.error_rate, old.layout, old.scheme)
         new = build_filter(
             state.directory,
             store,
-            values,
+            roomy(old, count),
             filter_id=old.filter_id,
-            identity=old.identity,
+            identity=with_version(old.identity, version_of(old.identity) + 1),
+            created=old.created,
             progress=lambda keys, _: keys,
         )
         state.replace_filter(new)

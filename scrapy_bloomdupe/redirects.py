@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 #: Scrapy's middlewares add a hop; a copy (``meta=response.meta``) has no more than it copied.
 DELIVERED = "bloomdupe_delivered_hops"
 
+#: In ``request.meta``: of a request that was seen and has expired, its URL and when it was let pass, in
+#: seconds since 1970.
+RENEWED = "bloomdupe_renewed"
+
 #: In ``request.meta``: the method of the last hop that the filter judged, if it was not GET.
 ASKED = "bloomdupe_asked_method"
 
@@ -67,6 +71,26 @@ class RedirectPasses:
         """Handle the signal of this name: from here on the meta can be copied by a callback."""
         if hops := request.meta.get("redirect_urls"):
             request.meta[DELIVERED] = len(hops)
+
+    def renewed(self, request: Request, key: bytes, now: float) -> None:
+        """Note that *request*, with *key*, was let pass *now* because it has expired; so have its passes."""
+        self.forgotten(key)
+        request.meta[RENEWED] = [request.url, int(now)]
+
+    def forgotten(self, key: bytes) -> None:
+        """Give *key*, which is new again, its passes anew."""
+        self._granted.pop(key, None)
+
+    def expiry(self, request: Request, expire: float, now: float) -> float:
+        """Return *expire* seconds, or less: what an expired page redirects to was asked for a moment after
+        it, the last time, and is to be asked for with it again."""
+        meta = request.meta
+        url, time = meta.get(RENEWED) or ("", 0.0)
+        hops = meta.get("redirect_urls") or []
+        if meta.get("redirect_times") != len(hops) or url not in hops[meta.get(DELIVERED) or 0 :]:
+            return expire
+        # Not what was seen since: that is the page itself, on its way.
+        return min(expire, max(now - time, 0) + 1)
 
     def allows(self, request: Request, key: bytes) -> bool:
         """Return whether *request*, a duplicate with *key*, is the target of its own redirect.

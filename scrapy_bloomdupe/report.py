@@ -10,7 +10,9 @@ from pathlib import Path
 
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import message
+from scrapy_bloomdupe.estimating import Estimate
 from scrapy_bloomdupe.filters.growth import Growth
+from scrapy_bloomdupe.gate.gate import GateInfo
 from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.shared.parts import SharedParts
@@ -35,9 +37,15 @@ _PLACES = {
         "and the limit of open files"
     ),
     stats.ERROR_SYNC: "the state could not be brought to the disk; a power loss could cost it",
+    stats.ERROR_REBUILD: (
+        "the filter could not be made anew; the old one stays in force, with more layers to ask, until "
+        "`bloomdupe rebuild`"
+    ),
     stats.ERROR_CLOSE: (
         "the state could not be closed in order; what was not written is crawled again by the next run"
     ),
+    stats.ERROR_HISTORY: "figures for `bloomdupe report` could not be kept, which does not touch the crawl",
+    stats.ERROR_METRICS: "figures for Prometheus could not be read, which does not touch the crawl",
 }
 
 
@@ -214,9 +222,24 @@ def shared(shared: SharedSeen, state: State) -> str:
     owed = (
         f"; {shared.num_owed:,} keys asked for when the last run ended pass once" if shared.num_owed else ""
     )
+    unsafe = "" if state.journal is not None else "; a kill loses what it was granted, without a journal"
     return (
         f"Seen-set: shared by {' and '.join(names)}, {'new' if parts.was_created else 'found'} ({exact}); "
-        f"this crawl's own part is in {here}{owed}"
+        f"this crawl's own part is in {here}{owed}{unsafe}"
+    )
+
+
+def given_up(count: int, lost: int) -> str:
+    """Return the line of a crawl without a journal that was stopped before it was done."""
+    if lost:
+        return (
+            f"{count:,} requests were scheduled and not sent. They are marked as seen on the server, which "
+            "cannot forget them: no crawl will have their pages. Set JOBDIR, so that the next run goes on "
+            "with them"
+        )
+    return (
+        f"{count:,} requests were scheduled and not sent. Their keys were given back to the server: whoever "
+        "finds them again crawls them. Set JOBDIR, so that the next run goes on with them"
     )
 
 
@@ -275,6 +298,8 @@ def summary(state: State, counts: Mapping[Verdict, int]) -> str:
         parts.append(f"{counts.get(Verdict.DUPLICATE, 0):,} duplicates")
     if exact:
         parts.append(f"{counts.get(Verdict.FALSE_POSITIVE, 0):,} false positives caught")
+    if again := counts.get(Verdict.EXPIRED, 0):
+        parts.append(f"{again:,} expired and crawled again")
     if not exact or counts.get(Verdict.UNCONFIRMED):
         parts.append(f"{counts.get(Verdict.UNCONFIRMED, 0):,} unconfirmed duplicates")
     if state.shared is not None:
@@ -285,6 +310,38 @@ def summary(state: State, counts: Mapping[Verdict, int]) -> str:
         f"Seen-set: {', '.join(parts)}; {state.num_keys():,} keys in {layers}, {info.fill:.0%} full, error "
         f"rate {max(info.error_rate_estimate, 1e-12):.2g} (asked: {info.error_rate:g}), "
         f"{size(state.num_bytes())} on disk"
+        + (f". {audited(state.audit.num_keys, state.audit.estimate())}" if state.audit is not None else "")
+    )
+
+
+def audited(num_keys: int, lost: Estimate) -> str:
+    """Return the sentence of an audit of *num_keys* keys."""
+    if not lost.found:
+        return (
+            f"Audit: of {num_keys:,} keys none was wrongly called seen; of the others at most {lost.high:,} "
+            "pages were lost (95 %)"
+        )
+    return (
+        f"Audit: of {num_keys:,} keys {lost.found:,} were wrongly called seen, and saved; of the others "
+        f"about {lost.others:,.0f} pages were lost ({lost.low:,} to {lost.high:,}, 95 %)"
+    )
+
+
+def lossy(state: State, num_keys: int, lost: Estimate, promised: float) -> str:
+    """Return the notice of a filter that loses more than was asked for."""
+    return (
+        f"{audited(num_keys, lost)}. Asked for was an error rate of {state.filter.error_rate:g}: at most "
+        f"{promised:,.3g} of {state.num_keys():,} pages. `bloomdupe info` says whether the filter is "
+        "over-full. In a new directory BLOOMDUPE_STORE = 'lmdb' loses none, a larger BLOOMDUPE_CAPACITY fewer"
+    )
+
+
+def no_next(error: Exception) -> str:
+    """Return the error of a generation that could not be made."""
+    return (
+        f"The next generation of the filter could not be made ({message(error) or repr(error)}); it is tried "
+        "again, and meanwhile keys are remembered for longer than BLOOMDUPE_EXPIRE says. No page is lost for "
+        "it. Make room on the disk"
     )
 
 
@@ -294,6 +351,16 @@ def grew(growth: Growth) -> str:
         f"The filter reached {growth.num_keys:,} keys and grew to {growth.layers} layers for "
         f"{growth.capacity:,} keys; the error rate stays as asked. A larger BLOOMDUPE_CAPACITY from the "
         "start makes checks faster"
+    )
+
+
+def rebuilt(state: State, version: int, layers: int, seconds: float) -> str:
+    """Return the notice of a filter that was made anew in the middle of a crawl."""
+    new = state.filter
+    return (
+        f"The filter was made anew from the store: version {version}, {new.num_keys:,} keys, "
+        f"{new.num_layers} instead of {layers} layers, room for {new.capacity:,} keys; it took "
+        f"{seconds:.1f} s beside the crawl"
     )
 
 
@@ -324,3 +391,47 @@ def failed(where: str, exc: Exception, request: object | None) -> str:
     """Return the one warning of a place that failed."""
     of = f" ({request})" if request is not None else ""
     return f"Seen-set: {_PLACES[where]}{of}: {message(exc) or repr(exc)}. Counted in {where}, shown once"
+
+
+def gate_opened(info: GateInfo) -> str:
+    """Return the line of a gate that was opened."""
+    return (
+        f"Gate: version {info.version} of {info.path}, {info.num_keys:,} keys, lets "
+        f"{info.error_rate_estimate:.2g} of all others pass ({size(info.num_bytes)})"
+    )
+
+
+def gate_without_url(info: GateInfo) -> str:
+    """Return the warning of a gate that is asked for URLs and does not know how they are sent."""
+    return (
+        f"Gate: {info.path} is asked for URLs and was built without the step `url`: a URL that its list "
+        "spells otherwise than Scrapy sends it is rejected. Build it with --steps url,trim"
+    )
+
+
+def gate_problem(exc: Exception, *, in_force: bool) -> str:
+    """Return the one warning of a gate that cannot judge."""
+    effect = (
+        "the file that was open stays in force" if in_force else "until it can judge every request passes"
+    )
+    return (
+        f"Gate: {message(exc) or repr(exc)}: {effect}. Counted in {stats.ERROR_GATE} and "
+        f"{stats.GATE_BYPASSED}, shown once"
+    )
+
+
+def gate_source_failed(exc: Exception, request: object) -> str:
+    """Return the one warning of a source that raised."""
+    return (
+        f"Gate: its source failed on {request}: {exc!r}; the request passes. Counted in "
+        f"{stats.ERROR_GATE} and {stats.GATE_BYPASSED}, shown once"
+    )
+
+
+def gate_wrong(text: str, request: object) -> str:
+    """Return the one warning of a list that lacks something."""
+    return (
+        f"Gate: {text!r} is not in it, and the page that was let through to see ({request}) brought an item: "
+        "the list is not complete, or its keys are spelled otherwise. Counted in "
+        f"{stats.GATE_WRONG}, shown once"
+    )

@@ -5,10 +5,11 @@ It decides nothing.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 
 import scrapy_bloomdupe.stats as stats
+from scrapy_bloomdupe.history import RuleFigures
 from scrapy_bloomdupe.keys import speaks
 from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
 from scrapy_bloomdupe.watch import Watch
@@ -25,6 +26,9 @@ class RuleWatch:
         self._watch = watch
         self._first: OrderedDict[bytes, str] = OrderedDict()
         self._pairs: dict[str, list[tuple[str, str]]] = {}
+        # By name: duplicates, and those under another URL than the first one that is remembered.
+        self._duplicates: Counter[str] = Counter()
+        self._merged: Counter[str] = Counter()
 
     def judged(self, url: str, decision: Decision, *, seen: bool) -> None:
         """Count a request that the filter was asked about."""
@@ -40,9 +44,12 @@ class RuleWatch:
             if len(self._first) > _REMEMBERED:
                 self._first.popitem(last=False)
             return
+        name = decision.rule or decision.steps_by or "-"
+        self._duplicates[name] += 1
         first = self._first.get(key)
         if first is not None and first != url:
-            pairs = self._pairs.setdefault(decision.rule or decision.steps_by or "-", [])
+            self._merged[name] += 1
+            pairs = self._pairs.setdefault(name, [])
             if len(pairs) < _PAIRS:
                 pairs.append((first, url))
 
@@ -55,6 +62,15 @@ class RuleWatch:
         """Count a request that is sent to another URL."""
         name = decision.rule or decision.missed or decision.steps_by or "-"
         self._watch.count(stats.rule(name, "rewritten"))
+
+    def figures(self) -> dict[str, RuleFigures]:
+        """Return duplicates, merges and sampled pairs by name of the rule."""
+        return {
+            name: RuleFigures(
+                {"duplicates": count, "merged": self._merged[name]}, tuple(self._pairs.get(name, ()))
+            )
+            for name, count in self._duplicates.items()
+        }
 
     def lines(self) -> Iterator[str]:
         """Give the sampled pairs, as lines for the log."""

@@ -6,10 +6,13 @@ Not here: what a key is (``keys``), what to do with the verdict (``dupefilter``)
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 
+from scrapy_bloomdupe.auditing import Audit
 from scrapy_bloomdupe.errors import ConfigurationError
-from scrapy_bloomdupe.filters.base import Filter
+from scrapy_bloomdupe.filters.base import Filter, RemovingFilter
+from scrapy_bloomdupe.stamps import stamp, time_of
 from scrapy_bloomdupe.stores.base import Store
 
 
@@ -20,11 +23,14 @@ class Verdict(enum.Enum):
     NEW = "new"
     #: Certainly seen before: the store has it.
     DUPLICATE = "duplicate"
-    #: The filter said seen, the store proved it new: a page that a bare Bloom filter would have lost.
+    #: The filter said seen, the store (or the audit) proved it new: a page that a bare Bloom filter would
+    #: have lost.
     FALSE_POSITIVE = "false_positive"
     #: The filter said seen and there is no store to ask: a duplicate, or a page lost with the
     #: filter's error rate.
     UNCONFIRMED = "unconfirmed"
+    #: Seen, longer ago than it holds for: to be crawled again. It is seen from now on.
+    EXPIRED = "expired"
 
     @property
     def seen(self) -> bool:
@@ -40,6 +46,10 @@ _NEW, _DUPLICATE, _UNCONFIRMED = Verdict.NEW, Verdict.DUPLICATE, Verdict.UNCONFI
 #: (``shared.seen``): the filter, when it says seen; the store of the rest.
 POLICIES = ("positives", "always", "negatives")
 
+# Seconds. A clock that is set back by so little (time servers do that) makes nothing expire; by more: what
+# was seen "in the future" is crawled again, since nobody knows when that was.
+_SET_BACK = 60
+
 
 class SeenSet:
     """A filter in front of an exact store, both for one crawl.
@@ -53,9 +63,13 @@ class SeenSet:
         policy: ``positives`` or ``always``.
         deferred: without a store: new keys wait until ``settle``, so that the filter's bits, which survive
             the death of the process at once, do not outlive what is written by a commit.
+        clock: gives seconds since 1970.
+        born: when the keys were seen of which the store does not know it: at the earliest, in seconds since
+            1970.
+        audit: without a store: knows a share of the keys exactly.
 
     Raises:
-        ConfigurationError: no such policy.
+        ConfigurationError: no such policy, or an audit of what a store proves.
     """
 
     def __init__(
@@ -65,19 +79,30 @@ class SeenSet:
         policy: str = "positives",
         *,
         deferred: bool = False,
+        clock: Callable[[], float] = time.time,
+        born: int = 0,
+        audit: Audit | None = None,
     ) -> None:
         if policy not in ("positives", "always"):
             raise ConfigurationError(
                 f"policy={policy!r} is not one of a single crawl; take 'positives' or 'always'"
             )
+        if audit is not None and store is not None:
+            raise ConfigurationError("an exact store needs no audit: it proves every key")
         self.filter = filter
         self.store = store
         self.policy = policy
         self._always = policy == "always"
         #: Take nothing more: an over-full filter without a store. Unknown keys stay ``NEW``.
         self.frozen = False
-        self._deferred: set[bytes] | None = set() if deferred and store is None else None
-        self._held: set[bytes] = set()
+        self._audit = audit
+        self._samples = audit.samples if audit is not None else None
+        self._defers = deferred and store is None
+        # Audited keys wait in any case: no crash shall leave one in the filter that the audit does not know.
+        self._deferred: set[bytes] | None = set() if self._defers or audit is not None else None
+        self._held: dict[bytes, bytes] = {}
+        self._clock = clock
+        self._born = born
         #: Called when a key was made new again.
         self.on_forget: Callable[[], None] = lambda: None
 
@@ -86,11 +111,22 @@ class SeenSet:
         """Keys that are not in the filter yet."""
         return len(self._deferred or ()) + (len(self._held) if self.store is None else 0)
 
-    def check_and_add(self, key: bytes) -> Verdict:
+    @property
+    def held(self) -> Collection[bytes]:
+        """The keys that are in memory only."""
+        return self._held
+
+    def check_and_add(
+        self, key: bytes, url: str = "", rule: str | None = None, expire: float | None = None
+    ) -> Verdict:
         """Judge *key* and remember it.
 
         Args:
             key: the bytes of a cryptographic digest, 1 to 511.
+            url, rule: of a key that is new: what was asked for, and the name of the rule that it was made
+                under; the store keeps a trace of both, to forget by.
+            expire: with a store: seconds after which a key that was seen is ``EXPIRED``; None: never. They
+                count from the last verdict that let it pass.
 
         Raises:
             StoreError: the store failed. Nothing is proved, so the page must not be called seen; the
@@ -99,29 +135,61 @@ class SeenSet:
         store = self.store
         if self._held and key in self._held:
             return Verdict.UNCONFIRMED if store is None else Verdict.DUPLICATE
+        if self._samples is not None and self._samples(key):
+            return self._audited(key)
         if self.frozen:
             return Verdict.UNCONFIRMED if key in self.filter else Verdict.NEW
-        if self._deferred is not None:
+        if self._defers:
             return self._defer(key)
         if not self.filter.add(key):
             if store is None:
                 return _NEW
+            made = stamp(self._clock(), url, rule)
             if self._always:
-                return _NEW if store.add(key) else _DUPLICATE
-            store.put(key)
+                if store.add(key, made):
+                    return _NEW
+                found = None if expire is None else store.get(key)
+                if found is None or expire is None:
+                    return _DUPLICATE
+                return self._unless_expired(key, found, url, rule, expire)
+            store.put(key, made)
             return _NEW
         if store is None:
             return _UNCONFIRMED
-        return Verdict.FALSE_POSITIVE if store.add(key) else _DUPLICATE
+        if expire is None:
+            # Most of them: no stamp is needed.
+            if key in store:
+                return _DUPLICATE
+        elif (value := store.get(key)) is not None:
+            return self._unless_expired(key, value, url, rule, expire)
+        return Verdict.FALSE_POSITIVE if store.add(key, stamp(self._clock(), url, rule)) else _DUPLICATE
+
+    def _unless_expired(self, key: bytes, value: bytes, url: str, rule: str | None, expire: float) -> Verdict:
+        assert self.store is not None
+        now = self._clock()
+        if not self._has_expired(value, now, expire):
+            return _DUPLICATE
+        self.store.put(key, stamp(now, url, rule))
+        return Verdict.EXPIRED
+
+    def _has_expired(self, value: bytes, now: float, expire: float) -> bool:
+        """Return whether a key that is kept with *value* was seen *expire* seconds ago."""
+        seen = time_of(value)
+        age = now - (self._born if seen is None else seen)
+        return age >= expire or age < -_SET_BACK
 
     def hold(self, key: bytes) -> None:
         """Keep *key*, which was just called new, in memory only until ``release``: it is seen, and a crash
         forgets it."""
+        value = b""
         if self._deferred is not None:
             self._deferred.discard(key)
         elif self.store is not None:
+            value = self.store.get(key) or b""
             self.store.remove(key)
-        self._held.add(key)
+        if self._audit is not None:
+            self._audit.hold(key)
+        self._held[key] = value
 
     def release(self, key: bytes) -> None:
         """Remember a held *key* as others are.
@@ -129,13 +197,15 @@ class SeenSet:
         Raises:
             StoreError: as ``check_and_add``.
         """
-        if key not in self._held:
+        value = self._held.pop(key, None)
+        if value is None:
             return
-        self._held.discard(key)
         if self._deferred is not None:
             self._deferred.add(key)
         elif self.store is not None:
-            self.store.put(key)
+            self.store.put(key, value)
+        if self._audit is not None:
+            self._audit.release(key)
 
     def settle(self) -> None:
         """Put the deferred keys into the filter: what belongs to them is written."""
@@ -148,21 +218,40 @@ class SeenSet:
             self._deferred.clear()
 
     def forget(self, key: bytes) -> bool:
-        """Make *key* new again; return whether that was possible: a Bloom filter alone cannot forget.
+        """Make *key* new again; return whether that was possible: a Bloom filter alone cannot forget, if it
+        does not count.
 
-        The filter's bits stay; the store then proves the key new.
+        With a store the filter's bits stay; the store then proves the key new.
 
         Raises:
             StoreError: the store failed.
         """
-        if self.store is None:
+        if self.store is not None:
+            self.store.remove(key)
+        elif not self._forget_bare(key):
             return False
-        self.store.remove(key)
+        if self._audit is not None:
+            self._audit.forget(key)
+        self._held.pop(key, None)
         self.on_forget()
         return True
 
+    @property
+    def can_forget(self) -> bool:
+        """Whether ``forget`` is possible at all."""
+        return self.store is not None or isinstance(self.filter, RemovingFilter)
+
+    def _forget_bare(self, key: bytes) -> bool:
+        if not isinstance(self.filter, RemovingFilter):
+            return False
+        if self._deferred is not None and key in self._deferred:
+            self._deferred.discard(key)
+            return True
+        return self.filter.remove(key)
+
     def check_and_add_many(self, keys: Sequence[bytes]) -> list[Verdict]:
-        """Judge *keys* and remember them, as ``check_and_add`` does one after the other, in less time.
+        """Judge *keys* and remember them, as ``check_and_add`` does one after the other, in less time. None
+        of them expires.
 
         Args:
             keys: such as those of the links of a page; one may be there more than once.
@@ -174,9 +263,16 @@ class SeenSet:
         verdicts: list[Verdict] = []
         while len(verdicts) < len(keys):
             rest = keys[len(verdicts) :]
-            if self.frozen or self._held or self._deferred is not None:
+            if self.frozen or self._held or self._defers:
                 # Whoever watches the filter grow may have frozen it in the middle of the keys.
                 return verdicts + [self.check_and_add(key) for key in rest]
+            if self._samples is not None:
+                # At once what is not audited.
+                first = next((i for i, key in enumerate(rest) if self._samples(key)), len(rest))
+                if not first:
+                    verdicts.append(self._audited(rest[0]))
+                    continue
+                rest = rest[:first]
             verdicts += self._judged(rest)
         return verdicts
 
@@ -187,22 +283,23 @@ class SeenSet:
             return [Verdict.UNCONFIRMED if answer else Verdict.NEW for answer in answers]
         if self._always:
             new = Verdict.NEW, Verdict.FALSE_POSITIVE
-            stored = self.store.add_many(keys[: len(answers)])
+            stored = self.store.add_many(keys[: len(answers)], stamp(self._clock(), "", None))
             return [
                 new[answer] if added else Verdict.DUPLICATE
                 for answer, added in zip(answers, stored, strict=True)
             ]
         answered = list(zip(keys, answers, strict=False))
+        value = stamp(self._clock(), "", None)
         # First what is new: a key that comes again later among them has to be found.
-        self.store.put_many([key for key, answer in answered if not answer])
-        added = iter(self.store.add_many([key for key, answer in answered if answer]))
+        self.store.put_many([key for key, answer in answered if not answer], value)
+        added = iter(self.store.add_many([key for key, answer in answered if answer], value))
         return [
             Verdict.NEW if not answer else Verdict.FALSE_POSITIVE if next(added) else Verdict.DUPLICATE
             for answer in answers
         ]
 
     def __contains__(self, key: bytes) -> bool:
-        """Whether ``check_and_add`` would call *key* seen.
+        """Whether ``check_and_add`` would call *key* seen, if it does not expire.
 
         Raises:
             StoreError: the store failed.
@@ -211,7 +308,11 @@ class SeenSet:
             return True
         if self._always and self.store is not None:
             return key in self.store
-        return key in self.filter and (self.store is None or key in self.store)
+        if key not in self.filter:
+            return False
+        if self._audit is not None and self._audit.samples(key):
+            return key in self._audit
+        return self.store is None or key in self.store
 
     def _defer(self, key: bytes) -> Verdict:
         assert self._deferred is not None
@@ -219,3 +320,22 @@ class SeenSet:
             return Verdict.UNCONFIRMED
         self._deferred.add(key)
         return Verdict.NEW
+
+    def _audited(self, key: bytes) -> Verdict:
+        """Judge a key that the audit knows if it was seen."""
+        audit, waiting = self._audit, self._deferred
+        assert audit is not None
+        assert waiting is not None
+        if key in waiting:
+            return Verdict.UNCONFIRMED
+        if key not in self.filter:
+            if not self.frozen:
+                # The audit can know it: a crash came before the filter did, and its request may be gone.
+                if key not in audit:
+                    audit.add(key)
+                waiting.add(key)
+            return Verdict.NEW
+        if key in audit:
+            return Verdict.UNCONFIRMED
+        audit.add(key, lost=True)
+        return Verdict.FALSE_POSITIVE

@@ -1,31 +1,24 @@
-"""Which settings are there, of what type, and what do they default to and why?
+"""What do the settings default to and why, and what do they mean together?
 
 It reads a mapping with ``get`` (Scrapy's settings, or a dict) and imports nothing of Scrapy.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import scrapy_bloomdupe.hashing as hashing
-import scrapy_bloomdupe.remote.address as addresses
 import scrapy_bloomdupe.remote.naming as naming
-import scrapy_bloomdupe.sizing as sizing
+from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import ConfigurationError
-from scrapy_bloomdupe.filters.layouts import LAYOUTS
+from scrapy_bloomdupe.filters.counters import COUNTING
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.rules.catalogue import RULES
-from scrapy_bloomdupe.rules.presets import PRESETS
 from scrapy_bloomdupe.rules.ruleset import RuleSet
-from scrapy_bloomdupe.seen import POLICIES
-from scrapy_bloomdupe.shared.options import ON_EMPTY, SharedOptions
+from scrapy_bloomdupe.settingtable import SETTINGS, Setting, SettingsSource
+from scrapy_bloomdupe.shared.options import SharedOptions
 from scrapy_bloomdupe.shared.options import check as check_shared
-
-PRESET_NAMES = tuple({**PRESETS, **RULES})
 
 # A filter file of 1.9 MB, and a dozen doublings to 10^9 keys; a crawl of a few thousand pages does not
 # notice it.
@@ -52,168 +45,43 @@ DEFAULT_JOURNAL = True
 DEFAULT_SYNC = "normal"
 # Some 80,000 URLs: the links that the pages of a site have in common, many times over.
 DEFAULT_CACHE_SIZE = 16_000_000
+# A layer costs a microsecond per look, making the filter anew 3 us per key: with four layers that has been
+# earned when every key has been asked for once more.
+DEFAULT_REBUILD_LAYERS = 4
 # The filter saves the store nine questions in ten.
 DEFAULT_POLICY = "positives"
 # A page crawled twice is a cost; a crawl that stands still is one, too.
 DEFAULT_ON_EMPTY = "pass"
+# A line a minute: a day of them to the minute in half a megabyte, for a millisecond of work each.
+DEFAULT_HISTORY = 60.0
+# What was seen stays seen: Scrapy's own filter knows nothing else.
+DEFAULT_EXPIRE = None
+DEFAULT_RESET = None
+# Scrapy's start requests are not for the filter.
+DEFAULT_RECORD_START = False
 # Without rules the key is the project's own fingerprint: nothing changes about what a duplicate is.
 DEFAULT_PRESET = None
-
-
-class SettingsSource(Protocol):
-    """What is read of Scrapy's ``BaseSettings``; a dict has it as well."""
-
-    def get(self, name: Any, default: Any = None, /) -> Any: ...
-
-    def __contains__(self, name: Any, /) -> bool: ...
+# One request in a thousand that the gate would have spared tells whether its list is complete.
+DEFAULT_GATE_SAMPLE = 0.001
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One setting.
+class GateSettings:
+    """The settings of a gate, checked but for its sources.
 
     Attributes:
-        name: as in a project's settings.
-        default: what holds when it is not set, as README shows it.
-        parse: raw value -> value; raises ValueError or TypeError.
-        expects: what a right value looks like, for messages.
+        file: of the gate, or the URL of the server that has it.
+        key: its name on a server; None: it is a file.
+        sources: where its text is in a request, tried in order.
+        match: which URLs it is for, as in a rule; empty: all.
+        sample: share of the rejected that is let through, 0 to 1.
     """
 
-    name: str
-    default: str
-    parse: Callable[[Any], Any]
-    expects: str
-
-
-def _choice(*names: str) -> Callable[[Any], str]:
-    def parse(value: Any) -> str:
-        if value not in names:
-            raise ValueError
-        return str(value)
-
-    return parse
-
-
-def _store(value: Any) -> str | None:
-    # The command line can only say it as a word.
-    if value is None or str(value).lower() in ("none", ""):
-        return None
-    if addresses.is_address(value):
-        addresses.parse(value)
-    # What is no server is a database: SQLAlchemy knows which there are.
-    return str(value) if "://" in str(value) else _choice("lmdb", "memory", "redis")(value)
-
-
-def _filter(value: Any) -> str | None:
-    if not addresses.is_address(value):
-        _choice("mapped")(value)
-        return None
-    addresses.parse(value)
-    return str(value)
-
-
-def _key(value: Any) -> str:
-    naming.prefix(value, spider="spider")
-    return str(value)
-
-
-def _directory(value: Any) -> Path | None:
-    return Path(value) if value and str(value).lower() != "none" else None
-
-
-def _capacity(value: Any) -> int:
-    # "1e6" is how people write it on a command line.
-    return sizing.check_capacity(value if isinstance(value, int) else float(value))
-
-
-def _size(value: Any) -> int:
-    size = int(value if isinstance(value, int) else float(value))
-    if size < 0:
-        raise ValueError
-    return size
-
-
-def _error_rate(value: Any) -> float:
-    return sizing.check_error_rate(float(value))
-
-
-def _preset(value: Any) -> str | None:
-    if value is None or str(value).lower() in ("none", ""):
-        return None
-    return _choice(*PRESET_NAMES)(value)
-
-
-def _rules(value: Any) -> list[Any]:
-    # The command line can only give JSON.
-    found = json.loads(value) if isinstance(value, str) else value
-    if isinstance(found, Mapping) or not isinstance(found, Sequence):
-        raise TypeError
-    return list(found)
-
-
-def _files(value: Any) -> list[Path]:
-    names = value.split(",") if isinstance(value, str) else [value] if isinstance(value, Path) else value
-    return [Path(name) for name in names if name]
-
-
-def _flag(value: Any) -> bool:
-    # As Scrapy's getbool.
-    if value in (True, False, 1, 0):
-        return bool(value)
-    return {"true": True, "1": True, "false": False, "0": False}[str(value).lower()]
-
-
-SETTINGS: dict[str, Setting] = {
-    setting.name: setting
-    for setting in (
-        Setting("BLOOMDUPE_DIR", "None", _directory, "a path, or None for JOBDIR/bloomdupe"),
-        Setting(
-            "BLOOMDUPE_FILTER",
-            '"mapped"',
-            _filter,
-            "'mapped' for a file, or the URL of a server such as 'redis://127.0.0.1:6379/0'",
-        ),
-        Setting(
-            "BLOOMDUPE_STORE",
-            '"lmdb"',
-            _store,
-            "'lmdb', 'memory', 'redis' (the server of BLOOMDUPE_FILTER), the URL of a Redis server or of a "
-            "database, or None for no store",
-        ),
-        Setting("BLOOMDUPE_POLICY", '"positives"', _choice(*POLICIES), f"one of {', '.join(POLICIES)}"),
-        Setting("BLOOMDUPE_KEY", f'"{naming.TEMPLATE}"', _key, f"a template such as {naming.TEMPLATE!r}"),
-        Setting("BLOOMDUPE_ON_EMPTY", '"pass"', _choice(*ON_EMPTY), f"one of {', '.join(ON_EMPTY)}"),
-        Setting("BLOOMDUPE_CAPACITY", "1_000_000", _capacity, "a number of keys, 1 to 1e13"),
-        Setting(
-            "BLOOMDUPE_ERROR_RATE",
-            "0.001, without a store 1e-6",
-            _error_rate,
-            "a share, 1e-12 up to, not including, 1",
-        ),
-        Setting(
-            "BLOOMDUPE_LAYOUT",
-            '"paged"',
-            _choice(*LAYOUTS),
-            f"one of {', '.join(LAYOUTS)}",
-        ),
-        Setting(
-            "BLOOMDUPE_SCHEME",
-            '"murmur3"',
-            _choice(*hashing.SCHEMES),
-            f"one of {', '.join(hashing.SCHEMES)}",
-        ),
-        Setting("BLOOMDUPE_CACHE_SIZE", "16_000_000", _size, "a number of bytes, 0 for none"),
-        Setting("BLOOMDUPE_JOURNAL", "True", _flag, "True or False"),
-        Setting("BLOOMDUPE_RETRY_FAILED", "False", _flag, "True or False"),
-        Setting("BLOOMDUPE_SYNC", '"normal"', _choice("normal", "full"), "'normal' or 'full'"),
-        Setting("BLOOMDUPE_PRESET", "None", _preset, f"None, or one of {', '.join(PRESET_NAMES)}"),
-        Setting("BLOOMDUPE_RULES", "[]", _rules, "a list of rules (dicts or Rule objects)"),
-        Setting("BLOOMDUPE_RULE_FILES", "[]", _files, "a list of paths of .toml or .yaml files"),
-        Setting("BLOOMDUPE_DRY_RUN", "False", _flag, "True or False"),
-        Setting("BLOOMDUPE_FINGERPRINTER", "False", _flag, "True or False"),
-        Setting("BLOOMDUPE_ON_MISMATCH", '"error"', _choice("error", "new"), "'error' or 'new'"),
-    )
-}
+    file: Path | str
+    key: str | None
+    sources: Sequence[str]
+    match: Mapping[str, Any]
+    sample: float
 
 
 @dataclass(frozen=True)
@@ -226,7 +94,13 @@ class BloomdupeSettings:
         dry_run: rules only count what they would have merged.
         retry_failed: requests that ended in failure are kept for the next run.
         cache_size: bytes for URLs that were seen last.
+        rebuild_layers: the filter is made anew in mid-crawl when it has so many layers; 0: never.
         shared: what is shared with other crawls; None: nothing.
+        history: seconds between two samples of the figures; 0: none are kept.
+        metrics_port: where Prometheus finds them; 0: any free port; None: nowhere.
+        expire: seconds after which a key is crawled again, where no rule says otherwise; None: never. Without
+            a store that is the filter's business, and the same for all.
+        record_start: start requests are remembered, though the filter is not asked about them.
     """
 
     directory: Path | None
@@ -234,7 +108,17 @@ class BloomdupeSettings:
     dry_run: bool
     retry_failed: bool
     cache_size: int
+    rebuild_layers: int = 0
     shared: SharedOptions | None = None
+    history: float = DEFAULT_HISTORY
+    metrics_port: int | None = None
+    expire: float | None = DEFAULT_EXPIRE
+    record_start: bool = DEFAULT_RECORD_START
+
+    @property
+    def keeps_times(self) -> bool:
+        """Whether it is known when a key was seen."""
+        return self.options.store is not None and self.shared is None
 
 
 def read(source: SettingsSource, *, queue: str | None = None, key: str | None = None) -> BloomdupeSettings:
@@ -250,10 +134,13 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
         ConfigurationError: a value is not what the setting expects, or a name is not known.
     """
     values = _values(source)
+    explicit = {name.removeprefix("BLOOMDUPE_").lower() for name in values}
+    counts = values.get("BLOOMDUPE_FILTER") == COUNTING.name
+    if counts:
+        del values["BLOOMDUPE_FILTER"]  # a file as any other, not a server
     shared = _shared(values, queue, key)
     store = values.get("BLOOMDUPE_STORE", DEFAULT_STORE if shared is None else None)
     capacity = values.get("BLOOMDUPE_CAPACITY", DEFAULT_CAPACITY)
-    explicit = {name.removeprefix("BLOOMDUPE_").lower() for name in values}
     if shared is not None:
         store = "lmdb" if store == "lmdb" else None
         check_shared(shared, local_store=store)
@@ -265,28 +152,104 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
     # What another scheduler keeps does not stop and go on with a JOBDIR.
     of_job = Path(jobdir) / "bloomdupe" if jobdir and queue is None else None
     directory = values.get("BLOOMDUPE_DIR") or of_job
+    audit = _checked_audit(values, store, is_shared=shared is not None)
     journal = directory is not None and queue is None and values.get("BLOOMDUPE_JOURNAL", DEFAULT_JOURNAL)
     options = StateOptions(
         capacity=capacity,
         error_rate=shared.error_rate if shared is not None else _rate(values, exact=store is not None),
-        layout=values.get("BLOOMDUPE_LAYOUT", DEFAULT_LAYOUT),
+        layout=_layout(values, store if shared is None else "shared", counts=counts),
         scheme=values.get("BLOOMDUPE_SCHEME", DEFAULT_SCHEME),
         store=store,
         on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
         explicit=frozenset(explicit),
         sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
+        audit=audit,
         journal=journal,
+        reset=values.get("BLOOMDUPE_RESET", DEFAULT_RESET),
+        expire=_bare_expire(values, counts=counts) if store is None and shared is None else None,
         policy=values.get("BLOOMDUPE_POLICY", DEFAULT_POLICY) if shared is None else DEFAULT_POLICY,
         is_shared=shared is not None,
     )
+    expire = values.get("BLOOMDUPE_EXPIRE", DEFAULT_EXPIRE)
+    if expire is not None and shared is not None:
+        raise ConfigurationError(no_times(f"BLOOMDUPE_EXPIRE = {source.get('BLOOMDUPE_EXPIRE')!r}"))
     return BloomdupeSettings(
         directory,
         options,
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
+        rebuild_layers=_rebuild_layers(values, store) if shared is None else 0,
         shared=shared,
+        history=values.get("BLOOMDUPE_HISTORY", DEFAULT_HISTORY),
+        metrics_port=values.get("BLOOMDUPE_METRICS_PORT"),
+        expire=expire,
+        record_start=values.get("BLOOMDUPE_RECORD_START", DEFAULT_RECORD_START),
     )
+
+
+def no_times(what: str, *, bare: bool = False) -> str:
+    """Return the message for *what* asks when a key was seen where nobody knows.
+
+    Args:
+        bare: there is a filter of this crawl's own, without a store.
+    """
+    at_once = ", or BLOOMDUPE_EXPIRE, one time for all pages, which a filter alone can keep" if bare else ""
+    return (
+        f"{what} needs an exact store of this crawl's own, which keeps the time of each key: set "
+        f"BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server){at_once}, or "
+        "BLOOMDUPE_RESET to forget everything from time to time"
+    )
+
+
+def _layout(values: Mapping[str, Any], store: str | None, *, counts: bool) -> str:
+    if not counts:
+        return str(values.get("BLOOMDUPE_LAYOUT", DEFAULT_LAYOUT))
+    if store is not None:
+        raise ConfigurationError(
+            "BLOOMDUPE_FILTER = 'counting' is for BLOOMDUPE_STORE = None: what is deleted in a store is new, "
+            "whatever the filter says, and counters take four times the memory for nothing"
+        )
+    if "BLOOMDUPE_LAYOUT" in values:
+        raise ConfigurationError(
+            "BLOOMDUPE_LAYOUT is for BLOOMDUPE_FILTER = 'mapped': counters have one layout only; leave it out"
+        )
+    return COUNTING.name
+
+
+def _bare_expire(values: Mapping[str, Any], *, counts: bool) -> float | None:
+    """Return the time after which a filter without a store forgets a key.
+
+    Raises:
+        ConfigurationError: it cannot be had with what else is asked for.
+    """
+    expire: float | None = values.get("BLOOMDUPE_EXPIRE", DEFAULT_EXPIRE)
+    if expire is None:
+        return None
+    asked = f"BLOOMDUPE_EXPIRE = {shown(expire)!r} with BLOOMDUPE_STORE = None"
+    if counts:
+        raise ConfigurationError(
+            f"{asked} makes a filter of generations, and BLOOMDUPE_FILTER = 'counting' one of counters: "
+            "leave one of both out, or set BLOOMDUPE_STORE = 'lmdb', which forgets by name and by time"
+        )
+    if values.get("BLOOMDUPE_AUDIT") is not None:
+        raise ConfigurationError(
+            f"{asked} forgets keys by their time, and BLOOMDUPE_AUDIT = {values['BLOOMDUPE_AUDIT']} would "
+            "keep its share of them for ever: leave one of both out, or set BLOOMDUPE_STORE = 'lmdb', which "
+            "needs no audit"
+        )
+    return expire
+
+
+def _rebuild_layers(values: Mapping[str, Any], store: str | None) -> int:
+    if store == "lmdb":
+        return int(values.get("BLOOMDUPE_REBUILD_LAYERS", DEFAULT_REBUILD_LAYERS))
+    if layers := values.get("BLOOMDUPE_REBUILD_LAYERS"):
+        raise ConfigurationError(
+            f"BLOOMDUPE_REBUILD_LAYERS = {layers} needs BLOOMDUPE_STORE = 'lmdb', not {store!r}: a filter is "
+            "made anew from the keys of its store"
+        )
+    return 0
 
 
 def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> SharedOptions | None:
@@ -335,6 +298,24 @@ def _rate(values: Mapping[str, Any], *, exact: bool) -> float:
     return rate
 
 
+def _checked_audit(values: Mapping[str, Any], store: str | None, *, is_shared: bool) -> float | None:
+    audit: float | None = values.get("BLOOMDUPE_AUDIT")
+    if audit is None:
+        return None
+    if store is not None:
+        raise ConfigurationError(
+            f"BLOOMDUPE_AUDIT = {audit} with BLOOMDUPE_STORE = {store!r}: an exact store proves every key, "
+            "there is nothing to audit; the stat bloomdupe/false_positive counts what the filter alone would "
+            "have lost. Leave BLOOMDUPE_AUDIT out, or set BLOOMDUPE_STORE = None"
+        )
+    if is_shared:
+        raise ConfigurationError(
+            f"BLOOMDUPE_AUDIT = {audit} is for a filter of this crawl's own, and settings name a server that "
+            "several crawls share: leave BLOOMDUPE_AUDIT out"
+        )
+    return audit
+
+
 def read_rules(source: SettingsSource, first: Iterable[Any] = ()) -> RuleSet | None:
     """Return the rules of a project, or None if it has none.
 
@@ -353,6 +334,20 @@ def read_rules(source: SettingsSource, first: Iterable[Any] = ()) -> RuleSet | N
     if preset is None and not rules and not files and not first:
         return None
     return RuleSet.load(preset, rules, files, first=first)
+
+
+def read_gate(source: SettingsSource) -> GateSettings | None:
+    """Return what a project says of its gate, or None if it has none.
+
+    Raises:
+        ConfigurationError: a value is not what the setting expects.
+    """
+    values = _values(source)
+    gate = values.get("BLOOMDUPE_GATE")
+    if gate is None:
+        return None
+    sample = values.get("BLOOMDUPE_GATE_SAMPLE", DEFAULT_GATE_SAMPLE)
+    return GateSettings(gate["file"], gate["key"], gate["source"], gate["match"], sample)
 
 
 def _values(source: SettingsSource) -> dict[str, Any]:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-# Outputs of one question: more than nearly every page has links.
-_AT_ONCE = 500
 _STARTS_AT_ONCE = 50
 
 
@@ -42,17 +40,17 @@ class SharedMiddleware:
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any], spider: Spider | None = None
     ) -> AsyncIterator[Any]:
-        async for output in self._asked(result, _AT_ONCE):
+        async for output in self._asked(result):
             yield output
 
-    async def _asked(self, outputs: AsyncIterator[Any], limit: int) -> AsyncIterator[Any]:
+    async def _asked(self, outputs: AsyncIterator[Any], limit: int = 1_000) -> AsyncIterator[Any]:
         # What is shared is opened after the middlewares.
         sharing = of_crawler.get(self._crawler)
         if sharing is None:
             async for output in outputs:
                 yield output
             return
-        async for batch in batches(outputs, limit, engine.turns()):
+        async for batch in batches(outputs, min(limit, sharing.at_once), engine.turns()):
             await sharing.ask_for(batch)
             for output in batch:
                 yield output

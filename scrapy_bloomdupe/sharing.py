@@ -45,6 +45,9 @@ EMPTIED = "bloomdupe_emptied"
 
 # Pages whose links are asked for at the same time.
 _THREADS = 8
+# Outputs of a callback that are asked for at once: more than nearly every page has links.
+_AT_ONCE = 500
+_AT_ONCE_UNNOTED = 20
 # Seconds between two looks at the server.
 _INTERVAL = 5.0
 
@@ -69,6 +72,7 @@ class Sharing:
         watch: counts and warns.
         on_empty: see ``shared.options``.
         key_of: request -> its key; None: it is not judged by the server.
+        with_queue: the server has the queue of all crawls, too, and what is pending is not ours to keep.
     """
 
     def __init__(
@@ -79,7 +83,11 @@ class Sharing:
         watch: Watch,
         on_empty: str,
         key_of: Callable[[Request], bytes | None],
+        *,
+        with_queue: bool = False,
     ) -> None:
+        self._with_queue = with_queue
+        self._started = self._cleared_at_end = False
         self._crawler = crawler
         self._state = state
         self._shared = shared
@@ -93,8 +101,6 @@ class Sharing:
         # How often the server was taken into use anew, and what was said of the times before.
         self._renewals = 0
         self._told: WeakSet[BaseException] = WeakSet()
-        # How often the server had been asked when what is shared was cleared.
-        self._cleared = -1
         #: Bring back what this crawl knows when it starts: the server was emptied since its last run.
         self.is_to_refill = False
         self._repeater: engine.Repeater | None = None
@@ -104,6 +110,7 @@ class Sharing:
 
     def start(self) -> None:
         """Begin to look at the server; there must be a running crawl."""
+        self._started = True
         self._repeater = engine.Repeater(self._look, _INTERVAL)
         self._look()
         if self.is_to_refill:
@@ -153,8 +160,25 @@ class Sharing:
         parts.clear()
         parts.renew()
         self._shared.cleared()
-        self._cleared = parts.num_asked
+        # scrapy-redis does it before the crawl is opened, or when it is closed.
+        self._cleared_at_end = self._started
         self._remember_epoch()
+
+    def is_own(self, key: bytes) -> bool:
+        """Return whether this crawl was granted *key*, see ``SharedSeen.is_own``."""
+        return self._shared.is_own(key)
+
+    @property
+    def at_once(self) -> int:
+        """Outputs of a callback in one question. Where nothing notes what was granted before it is in the
+        queue, few: a worker that is killed takes them with it."""
+        return _AT_ONCE_UNNOTED if self._with_queue else _AT_ONCE
+
+    def give_up(self, keys: Iterable[bytes]) -> int:
+        """Let other crawls have *keys*, which this one was granted and will not crawl; return how many cannot
+        be had by anybody."""
+        keys = list(keys)
+        return 0 if self._try(lambda: self._shared.parts.give_back(keys)) is True else len(keys)
 
     def close(self) -> None:
         """Give back what was granted and never scheduled; the crawl is over."""
@@ -171,8 +195,8 @@ class Sharing:
         if keys := self._shared.still_owed():
             self._given_back(keys, self._try(lambda: self._shared.parts.give_back(keys)))
         self._publish()
-        if self._cleared == self._shared.parts.num_asked:
-            # It was cleared at the end, not at the start: nothing is to stay.
+        if self._cleared_at_end:
+            # Nothing is to stay.
             self._try(self._shared.parts.clear)
 
     def _begin(self, keys: Sequence[bytes]) -> _Batch | None:
@@ -209,15 +233,18 @@ class Sharing:
 
     def _look(self) -> None:
         """Look whether all is still there, in a thread; give back what was not used."""
-        if keys := self._shared.unused():
-            self._in_thread(
-                lambda: self._shared.parts.give_back(keys), lambda answer: self._given_back(keys, answer)
-            )
+        self._watch.attempt(stats.ERROR_SERVER, self._give_back_unused)
         self._publish()
         if not self._looking:
             self._looking = True
             renewals = self._renewals
             self._in_thread(self._look_there, lambda found: self._looked(found, renewals))
+
+    def _give_back_unused(self) -> None:
+        if keys := self._shared.unused():
+            self._in_thread(
+                lambda: self._shared.parts.give_back(keys), lambda answer: self._given_back(keys, answer)
+            )
 
     def _look_there(self) -> str:
         self._shared.parts.verify()
@@ -253,6 +280,7 @@ class Sharing:
             return
         self._renewing = True
         self._watch.count(stats.EMPTIED)
+        self._shared.emptied(with_queue=self._with_queue)
         extra = {"spider": self._watch.spider}
         if self._watch.is_first(stats.EMPTIED):
             logger.error(report.emptied(exc, self._on_empty), extra=extra)
@@ -291,7 +319,7 @@ class Sharing:
                 self._renewing = False
                 logger.error(report.not_refilled(self._shared.parts.names, count, found), extra=extra)
             else:
-                self._refill(chunk[-1], count + found)
+                self._refill(chunk[-1][0], count + found)
 
         try:
             chunk = store.chunk_after(last)
@@ -299,7 +327,7 @@ class Sharing:
             chunk = []
             self._watch.failed(stats.ERROR_SERVER, exc)
         if chunk:
-            self._in_thread(lambda: self._shared.parts.refill(chunk), put)
+            self._in_thread(lambda: self._shared.parts.refill(key for key, _ in chunk), put)
         else:
             self._renewing = False
             logger.info(report.renewed(self._shared.parts.names, count), extra=extra)
@@ -382,8 +410,12 @@ def share(
     identity: Mapping[str, str],
     cache_size: int,
     sync: bool,
+    with_queue: bool,
 ) -> Sharing:
     """Connect *state* with what is shared.
+
+    Args:
+        with_queue: see ``Sharing``.
 
     Raises:
         BloomdupeError: see ``shared.opening``; or it was emptied since the last run, and that ends the crawl.
@@ -392,7 +424,7 @@ def share(
     parts, notices = open_shared(options, spider=spider.name if spider is not None else "", identity=identity)
     shared = state.share(parts, options.policy, cache_size=cache_size, sync=sync)
     state.notices += notices
-    sharing = Sharing(crawler, state, shared, watch, options.on_empty, key_of)
+    sharing = Sharing(crawler, state, shared, watch, options.on_empty, key_of, with_queue=with_queue)
     found = state.filter.identity.get(SHARED_MARK)
     if found not in (None, "new", parts.epoch):
         notice = report.emptied_between(parts, state.directory)

@@ -18,6 +18,12 @@ CACHED = PREFIX + "cached"
 #: Duplicates that passed because they are the target of their own redirect.
 REDIRECT_PASS = PREFIX + "redirect_pass"
 
+#: Requests that passed and were remembered whatever the filter knew: ``meta["bloomdupe"]``, start requests.
+RECORDED = PREFIX + "recorded"
+
+#: Keys that ``BloomDupeFilter.forget`` made new again.
+FORGOTTEN = PREFIX + "forgotten"
+
 #: Failures after which the request passed, by place.
 ERROR = PREFIX + "error/"
 ERROR_KEY = ERROR + "key"
@@ -28,8 +34,12 @@ ERROR_COMMIT = ERROR + "commit"
 ERROR_QUEUE = ERROR + "queue"
 ERROR_SYNC = ERROR + "sync"
 ERROR_GROWTH = ERROR + "growth"
+ERROR_REBUILD = ERROR + "rebuild"
 ERROR_OPEN = ERROR + "open"
 ERROR_CLOSE = ERROR + "close"
+ERROR_HISTORY = ERROR + "history"
+ERROR_METRICS = ERROR + "metrics"
+ERROR_GATE = ERROR + "gate"
 
 #: Requests that a rule keeps from ever being a duplicate (``missing="keep"``).
 KEPT = PREFIX + "kept"
@@ -61,6 +71,14 @@ COMMIT_SECONDS = PREFIX + "commit_seconds"
 RECOVERED = PREFIX + "recovered/"
 RECOVERABLE = ("filter", "queue")
 
+#: The audit of a filter without a store: its keys, how many others were lost, and the bounds of that.
+AUDIT_SAMPLED = PREFIX + "audit/sampled"
+AUDIT_LOST_ESTIMATE = PREFIX + "audit/lost_estimate"
+AUDIT_LOST_LOW = PREFIX + "audit/lost_low"
+AUDIT_LOST_HIGH = PREFIX + "audit/lost_high"
+
+#: Filters that were made anew in the middle of the crawl.
+REBUILDS = PREFIX + "rebuilds"
 #: What several crawls share: round trips of whole batches, keys in them, seconds for which the server was
 #: not asked, how often it had lost what had been seen, keys that were granted and never scheduled, and keys
 #: that passed since the last run was killed before it had written what the server granted it.
@@ -70,6 +88,19 @@ CIRCUIT_OPEN_SECONDS = PREFIX + "circuit_open_seconds"
 EMPTIED = PREFIX + "server/emptied"
 UNUSED = PREFIX + "server/unused"
 OWED = PREFIX + "server/owed"
+#: The gate: one count per request that it was asked about, and its figures at the end.
+GATE = PREFIX + "gate/"
+GATE_PASSED = GATE + "passed"
+GATE_REJECTED = GATE + "rejected"
+GATE_SAMPLED = GATE + "sampled"
+GATE_WRONG = GATE + "wrong"
+GATE_NO_VALUE = GATE + "no_value"
+GATE_BYPASSED = GATE + "bypassed"
+GATE_VERSION = GATE + "version"
+GATE_KEYS = GATE + "keys"
+GATE_ERROR_RATE_ESTIMATE = GATE + "error_rate_estimate"
+#: Microseconds that 50, 95 and 99 % of the look-ups did not exceed.
+GATE_LOOKUP = GATE + "lookup_us/"
 
 # Set when the state is opened, grows, and is closed.
 KEYS = PREFIX + "keys"
@@ -83,6 +114,8 @@ ALL = (
     *VERDICTS.values(),
     CACHED,
     REDIRECT_PASS,
+    RECORDED,
+    FORGOTTEN,
     KEPT,
     DRY_RUN_MERGED,
     *(f"{RULE}<name>/{what}" for what in RULE_COUNTS),
@@ -94,8 +127,22 @@ ALL = (
     ERROR_QUEUE,
     ERROR_SYNC,
     ERROR_GROWTH,
+    ERROR_REBUILD,
     ERROR_OPEN,
     ERROR_CLOSE,
+    ERROR_HISTORY,
+    ERROR_METRICS,
+    ERROR_GATE,
+    GATE_PASSED,
+    GATE_REJECTED,
+    GATE_SAMPLED,
+    GATE_WRONG,
+    GATE_NO_VALUE,
+    GATE_BYPASSED,
+    GATE_VERSION,
+    GATE_KEYS,
+    GATE_ERROR_RATE_ESTIMATE,
+    f"{GATE_LOOKUP}<percentile>",
     PENDING,
     DONE,
     FAILED,
@@ -104,6 +151,11 @@ ALL = (
     COMMITS,
     COMMIT_SECONDS,
     *(RECOVERED + what for what in RECOVERABLE),
+    AUDIT_SAMPLED,
+    AUDIT_LOST_ESTIMATE,
+    AUDIT_LOST_LOW,
+    AUDIT_LOST_HIGH,
+    REBUILDS,
     SERVER_ASKED,
     SERVER_KEYS,
     CIRCUIT_OPEN_SECONDS,

@@ -109,16 +109,22 @@ class Units:
             return False
         return True
 
-    def scheduled(self, request: Request) -> None:
-        """A request is about to be scheduled; the duplicate filter may be asked next, see ``judged``."""
+    def scheduled(self, request: Request, key: bytes | None = None) -> None:
+        """A request is about to be scheduled; the duplicate filter may be asked next, see ``judged``.
+
+        Args:
+            key: its mark, if it was set though the filter is not asked.
+        """
         parent = self._resolve(request)
         unit = self._claim(request)
         if not request.dont_filter:
             # If a handler of the signal drops it nothing follows: it is settled when idle.
             self._scheduling = (request, unit, parent)
         elif unit is None:
-            self._add(request, None, parent)
+            self._add(request, key, parent)
         else:
+            if key is not None:
+                self._own(unit, key, request)
             self._enqueued(unit)
 
     def judged(self, request: Request, key: bytes | None, *, seen: bool) -> bool:
@@ -145,6 +151,20 @@ class Units:
             self._own(unit, key, request)
         self._enqueued(unit)
         return True
+
+    def passes(self, request: Request, key: bytes) -> bool:
+        """Return whether *request*, which is being scheduled, was given again by the journal and passes
+        whatever is known of *key*: the mark is its own.
+
+        Raises:
+            StoreError: the journal could not be read.
+        """
+        if self._scheduling is None or self._scheduling[0] is not request:
+            return False
+        unit = self._scheduling[1]
+        if unit is None or not self._is_replay(unit) or key in self._passed.get(unit.number, ()):
+            return False
+        return self.journal.owns(unit.number, key)
 
     def started(self, request: Request) -> None:
         """A request is at the downloader."""
@@ -383,10 +403,9 @@ class Units:
                 self._candidates.add(unit.parent)
         elif unit.failed and self._retry_failed:
             keys = self.journal.keys_of(unit.number)
-            for key in keys:
-                self._seen.forget(key)
-            if self._seen.store is None:
-                # A filter alone cannot forget: it stays pending, and passes its own mark in the next run.
+            forgotten = [self._seen.forget(key) for key in keys]
+            if not self._seen.can_forget or not all(forgotten):
+                # It was not forgotten: it stays pending, and passes its own mark in the next run.
                 unit.again = True
                 return
             self.journal.end(unit.number, failed=True)

@@ -22,6 +22,10 @@ import scrapy_bloomdupe
 settings.register_profile("bloomdupe", derandomize=True, deadline=None)
 settings.load_profile("bloomdupe")
 
+#: A browser to look at pages with. Where there is none, what needs it is no test of this machine.
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+collect_ignore = [] if CHROMIUM else ["test_page_browser.py"]
+
 Python = Callable[..., "subprocess.CompletedProcess[str]"]
 StartPython = Callable[..., "subprocess.Popen[str]"]
 
@@ -50,6 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
     directory = tempfile.mkdtemp(prefix="bloomdupe-hypothesis-")
     configuration.set_hypothesis_home_dir(directory)
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+
+def pytest_report_header() -> list[str]:
+    return [f"no Chromium here: {name} is not collected" for name in collect_ignore]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

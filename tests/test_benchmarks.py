@@ -99,6 +99,17 @@ def test_the_structures_benchmark_measures_the_error_of_every_layout_and_scheme(
     assert all(figures["error"] < 0.004 for figures in ours.values())
 
 
+def test_the_lives_benchmark_asks_every_kind_of_filter_and_makes_layers_anew(tmp_path: Path) -> None:
+    figures = _run("lives.py", tmp_path)
+    found, layers = figures["found"], figures["layers"]
+    assert isinstance(found, dict)
+    assert isinstance(layers, dict)
+    assert 6 == len(found)
+    # 20,000 probes at 0.001: over 0.003 (60 hits of 20 expected) once in 10^11 runs.
+    assert all(one["error"] < 0.003 for one in found.values())
+    assert ["1 layers", "2 layers", "4 layers", "6 layers"] == list(layers)
+
+
 def test_the_scale_benchmark_fills_and_asks_both_and_calculates_the_rest(tmp_path: Path) -> None:
     figures = _run("scale.py", tmp_path)
     found, paper = figures["found"], figures["paper"]
@@ -119,6 +130,25 @@ def test_the_tmall_benchmark_judges_the_same_urls_by_five_strategies(tmp_path: P
     assert figures["traditional, URLs"]["accuracy"] < 0.9
 
 
+def test_the_audit_benchmark_measures_what_it_costs_and_how_often_its_bounds_hold(tmp_path: Path) -> None:
+    figures = _run("audit.py", tmp_path)
+    found, bounds = figures["found"], figures["bounds"]
+    assert isinstance(found, dict)
+    assert isinstance(bounds, dict)
+    assert 4 == len(found)
+    # 20 runs with fixed seeds.
+    assert bounds["held"] >= 0.9
+
+
+def test_the_cascade_benchmark_compares_it_with_one_filter_of_its_bits(tmp_path: Path) -> None:
+    found = _run("cascade.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert 3 == len(found)
+    states = ("in the page cache", "precise filter on the disk", "all on the disk")
+    kinds = ("0% duplicates", "50% duplicates", "90% duplicates", "only asked, all new")
+    assert all(one[f"{state}, {kind}"] > 0 for one in found.values() for state in states for kind in kinds)
+
+
 def test_the_shared_benchmark_finds_every_verdict_to_be_that_of_scrapy(tmp_path: Path) -> None:
     figures = _run("shared.py", tmp_path)
     judged, missing = figures["judged"], figures["missing"]
@@ -135,3 +165,21 @@ def test_the_shared_benchmark_finds_every_verdict_to_be_that_of_scrapy(tmp_path:
         assert 0 == sum(one["twice"] for one in crawls.values())
         # A server's own word, of 20,000 keys; over 0.002 (200 hits of 100 expected) once in 10^18 runs.
         assert memory["ours, bitmap, bare"]["20000"]["error"] < 0.002
+
+
+def test_the_gate_benchmark_builds_and_asks_and_loses_no_key(tmp_path: Path) -> None:
+    found = _run("gate.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert ["ids, with room", "ids, full", "words, with room", "words, full"] == list(found)
+    for figures in found.values():
+        assert 1.0 == figures["known_passed"]
+        # 200,000 probes at 0.01: over 0.0115 (2,300 hits of 2,000 expected) once in 10^10 runs.
+        assert figures["unknown_passed"] < 0.0115
+
+
+def test_the_benchmark_of_a_gate_on_a_server_loses_no_key(tmp_path: Path) -> None:
+    found = _run("gate_shared.py", tmp_path)["found"]
+    assert isinstance(found, dict)
+    assert set(found) <= {"bitmaps", "RedisBloom"}
+    # 20,000 probes at 0.01: over 0.015 (300 hits of 200 expected) once in 10^10 runs.
+    assert all(figures["unknown_passed"] < 0.015 for figures in found.values())

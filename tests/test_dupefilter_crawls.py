@@ -23,7 +23,8 @@ PAGES = Counter(f"tree/{SIZE}/{number}" for number in range(SIZE))
 #: Requests that a crawl of the tree asks for again: every link, and the start, less the pages.
 DUPLICATES = 1 + sum(len(tree_links(SIZE, number)) for number in range(SIZE)) - SIZE
 
-STATE = ["lock", "seen.bloom", "seen.lmdb", "seen.lmdb-lock"]
+HISTORY = ["history-top.json", "history.jsonl"]
+STATE = [*HISTORY, "lock", "seen.bloom", "seen.lmdb", "seen.lmdb-lock"]
 
 
 class Daily(FollowAll):
@@ -163,7 +164,7 @@ def test_a_bare_filter_crawls_the_site_without_an_exact_store(site: Site, tmp_pa
     found = stable(crawl)
     assert (SIZE, DUPLICATES) == (found["bloomdupe/new"], found["bloomdupe/unconfirmed"])
     assert "bloomdupe/duplicate" not in found
-    names = ["journal.lmdb", "journal.lmdb-lock", "lock", "seen.bloom"]
+    names = [*HISTORY, "journal.lmdb", "journal.lmdb-lock", "lock", "seen.bloom"]
     assert names == sorted(path.name for path in (tmp_path / "job" / "bloomdupe").iterdir())
 
 

@@ -78,8 +78,8 @@ def test_a_fingerprinter_that_fails_lets_every_request_pass_and_warns_once(
 @pytest.mark.parametrize(
     ("owner", "method", "error"),
     [
-        (LmdbStore, "add", FULL_DISK),
-        (LmdbStore, "add", lmdb.ReadersFullError("MDB_READERS_FULL")),
+        (LmdbStore, "__contains__", FULL_DISK),
+        (LmdbStore, "__contains__", lmdb.ReadersFullError("MDB_READERS_FULL")),
         (BloomFilter, "add", FilterError(errno.EIO, "cannot read seen.bloom: Input/output error")),
         (BloomFilter, "add", MemoryError()),
         (BloomFilter, "add", RuntimeError("broken")),
@@ -109,7 +109,7 @@ def test_an_expected_failure_is_logged_without_a_traceback_and_a_surprise_with_o
 ) -> None:
     ours, _ = opened
     ours.request_seen(page())
-    monkeypatch.setattr(LmdbStore, "add", raiser(FULL_DISK))
+    monkeypatch.setattr(LmdbStore, "__contains__", raiser(FULL_DISK))
     ours.request_seen(page())
     ours.request_seen(page("raise"))
     full_disk, surprise = (r for r in caplog.records if r.levelno == logging.WARNING)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crawling import ASYNCIO, FILTER, SELECT, run, running
+from crawling import ASYNCIO, FILTER, run, running
 from mocksite import Area, Site, mock_site
 from scrapy import Request
 from scrapy.utils.request import fingerprint
@@ -169,7 +169,7 @@ def test_a_crawl_that_has_no_room_for_its_state_is_refused_and_starts_when_there
     assert area.fetched().total() <= SIZE + 1
 
 
-@pytest.mark.parametrize("reactor", [ASYNCIO, SELECT])
+@pytest.mark.parametrize("reactor", [ASYNCIO])
 def test_a_bare_filter_that_cannot_grow_ends_the_crawl_before_too_many_pages_are_lost(
     area: Area, tmp_path: Path, reactor: str
 ) -> None:

@@ -170,3 +170,11 @@ def still_running(folder: Path) -> list[str]:
         with contextlib.suppress(OSError):  # it ended meanwhile
             found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return [command for command in found if str(folder) in command]
+
+
+def test_a_page_of_three_runs_is_made_and_stays_where_it_was_asked_for(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = run_lesson(tmp_path, "s06_report", "--report", str(page))
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "All as it must be." in done.stdout
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

@@ -16,7 +16,7 @@ from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.base import Filter
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 
-LAYOUTS = ["classic", "paged"]
+LAYOUTS = ["classic", "counting", "paged"]
 SCHEMES = ["blake2b", "fnv1a", "murmur3"]
 KINDS = list(itertools.product(LAYOUTS, SCHEMES))
 

@@ -13,7 +13,7 @@ from scrapy_bloomdupe.errors import StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.header import unpack
 
-LAYOUTS = ["classic", "paged"]
+LAYOUTS = ["classic", "counting", "paged"]
 
 
 def key(number: int) -> bytes:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.filters.counters import layout_called
 from scrapy_bloomdupe.filters.growth import Growth, first_layer, next_layer
 from scrapy_bloomdupe.filters.header import HEADER_SIZE, MAX_LAYERS, Header
-from scrapy_bloomdupe.filters.layouts import get_layout
 from scrapy_bloomdupe.filters.mapped import MappedFile
 
-LAYOUTS = ["classic", "paged"]
+LAYOUTS = ["classic", "counting", "paged"]
 
 
 def key(number: int) -> bytes:
@@ -33,13 +33,13 @@ def create(path: Path, layout: str, capacity: int = 100, error_rate: float = 1e-
 
 
 def header_of(layout: str, capacity: int, error_rate: float) -> Header:
-    first = first_layer(get_layout(layout), capacity, error_rate)
+    first = first_layer(layout_called(layout), capacity, error_rate)
     return Header("murmur3", layout, bytes(16), bytes(32), 0, capacity, error_rate, (first,), {}, clean=True)
 
 
 def grown(header: Header, num_layers: int) -> Header:
     while len(header.layers) < num_layers:
-        layer = next_layer(header, get_layout(header.layout))
+        layer = next_layer(header, layout_called(header.layout))
         header = replace(header, layers=(*header.layers, layer))
     return header
 
@@ -49,7 +49,7 @@ def test_the_layers_together_keep_the_rate_however_many_there_are(
     layout: str, capacity: int, error_rate: float, num_layers: int
 ) -> None:
     header = grown(header_of(layout, capacity, error_rate), num_layers)
-    found = get_layout(layout)
+    found = layout_called(layout)
     rates = [found.rate_at(one.num_bits, one.num_hashes, one.capacity) for one in header.layers]
     # The first layer's own rate, and what the others were asked for, are a sum that the promise allows.
     assert 1.1 * error_rate >= rates[0] + sum(one.error_rate for one in header.layers[1:])
@@ -67,7 +67,7 @@ def test_layers_double_and_their_rates_fall_by_a_fifth() -> None:
     assert rates[0] == 0.001
     assert [0.8] * 22 == pytest.approx([two / one for one, two in itertools.pairwise(rates[1:])])
     # A fifth of what the first layer leaves is for the second.
-    left = 0.001 - get_layout("paged").rate_at(layers[0].num_bits, layers[0].num_hashes, 10**6)
+    left = 0.001 - layout_called("paged").rate_at(layers[0].num_bits, layers[0].num_hashes, 10**6)
     assert 0.2 * left == pytest.approx(rates[1])
 
 
@@ -90,7 +90,7 @@ def test_a_header_that_is_full_of_layers_takes_no_more() -> None:
     with pytest.raises(
         ConfigurationError, match="has 58 layers and can hold no more; run `bloomdupe rebuild`"
     ):
-        next_layer(header, get_layout("classic"))
+        next_layer(header, layout_called("classic"))
     assert HEADER_SIZE == len(header.pack())
 
 

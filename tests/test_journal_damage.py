@@ -156,7 +156,11 @@ def test_a_job_with_a_damaged_file_recovers_or_says_that_it_does_not(
     assert ("shutdown" if how == "stopped" else None) == job.reason
     assert len(job.lost_pages()) > 10
     failures = []
+    # In the short form each of the four takes half of them, so that all are met.
+    turn = (how == "killed") ^ (store is BARE)
     for number, (name, what, damage) in enumerate(cases(job, 2 * len(how) + len(store))):
+        if not LONG and number % 2 == turn:
+            continue
         copy = job.copy(tmp_path / f"copy-{number}")
         damage(copy.jobdir / name)
         copy.run()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import BARE, CONCURRENCY, EXACT, KILLS, PAGES, SEEDS, STOCK, Job, jobs
+from killing import BARE, CONCURRENCY, EXACT, KILLS, LONG, PAGES, SEEDS, STOCK, Job, jobs
 from killsite import ROOTS, Tree
 
 # What is under way is fetched again: up to CONCURRENCY requests in the downloader, nearly all of them
@@ -21,6 +21,7 @@ REPEATS_PER_KILL = 3 * CONCURRENCY
 
 KINDS = "ppppphocvffsd"
 
+COUNTING = {**BARE, "BLOOMDUPE_FILTER": "counting", "BLOOMDUPE_RETRY_FAILED": True}
 WITHOUT = {**EXACT, "BLOOMDUPE_JOURNAL": False}
 
 
@@ -53,7 +54,7 @@ def test_a_job_that_nobody_kills_fetches_every_page_once(make: Callable[..., Job
     assert 0 == job.repeats()
 
 
-@pytest.mark.parametrize("settings", [EXACT, BARE], ids=["exact", "bare"])
+@pytest.mark.parametrize("settings", [EXACT, BARE, COUNTING][: 3 if LONG else 2])
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_a_job_that_is_killed_again_and_again_fetches_every_page_and_exports_every_item(
     make: Callable[..., Job], tmp_path: Path, settings: dict[str, Any], seed: int

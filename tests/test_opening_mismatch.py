@@ -174,3 +174,39 @@ def test_an_imported_state_that_is_opened_without_a_meaning_stays_open_to_any(tm
     assert ([], {"store": "lmdb"}) == (state.notices, state.filter.identity)
     state.close()
     open_or_create(tmp_path, OPTIONS).close()
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "says"),
+    [
+        ("paged", "counting", "'mapped', which stays in force; settings ask for 'counting'. Nothing can be"),
+        ("counting", "paged", "'counting', which stays in force; settings ask for 'mapped'. It can forget"),
+    ],
+)
+def test_a_filter_of_another_kind_stays_in_force_and_it_is_said(
+    tmp_path: Path, made: str, asked: str, says: str
+) -> None:
+    bare = replace(OPTIONS, store=None, layout=made)
+    open_or_create(tmp_path, bare).close()
+    for explicit in (frozenset[str](), frozenset({"filter"})):
+        state = open_or_create(tmp_path, replace(bare, layout=asked, explicit=explicit))
+        assert made == state.filter.layout
+        assert (made == "counting") is state.seen.can_forget
+        assert len(explicit) == len(state.notices)
+        assert all(says in notice for notice in state.notices)
+        state.close()
+
+
+def test_a_state_that_counts_forgets_across_runs(tmp_path: Path) -> None:
+    options = replace(OPTIONS, store=None, layout="counting", error_rate=1e-6)
+    keys = [bytes([number]) * 20 for number in range(100)]
+    state = open_or_create(tmp_path, options)
+    assert {Verdict.NEW} == {state.seen.check_and_add(key) for key in keys}
+    assert all(state.seen.forget(key) for key in keys[:50])
+    state.close()
+    state = open_or_create(tmp_path, options)
+    assert (True, [], 50) == (state.was_clean, state.notices, state.num_keys())
+    assert [False] * 50 + [True] * 50 == [key in state.seen for key in keys]
+    assert all(state.seen.forget(key) for key in keys[50:])
+    assert 0 == state.num_keys()
+    state.close()

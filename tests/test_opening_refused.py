@@ -90,7 +90,9 @@ def test_a_directory_in_the_place_of_a_file_is_refused(tmp_path: Path, name: str
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
     before = files(tmp_path)
-    with pytest.raises(StateUnusable, match=f"{tmp_path}/{name}"):
+    # A filter of generations is a directory, and this one has none.
+    error = StateCorrupt if name == "seen.bloom" else StateUnusable
+    with pytest.raises(error, match=f"{tmp_path}/{name}"):
         open_or_create(tmp_path, OPTIONS)
     assert before == files(tmp_path)
 

@@ -100,7 +100,7 @@ def test_the_new_filter_is_as_the_plan_says(
 ) -> None:
     new = rebuild(directory, plan, DEFAULTS, silently)
     assert expected == (new.capacity, new.error_rate, new.layout, new.scheme)
-    assert {**OPTIONS.identity, "store": "lmdb"} == new.identity
+    assert {**OPTIONS.identity, "store": "lmdb", "version": "2"} == new.identity
     assert_whole(directory)
 
 

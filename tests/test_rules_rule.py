@@ -79,6 +79,8 @@ def test_the_namespace_is_the_name_unless_it_is_given() -> None:
     ("attributes", "message"),
     [
         ({"colour": 1}, "rules: rule 'shop': 'colour' is not known; there are name, match, key, steps"),
+        ({"expire": "soon"}, "rules: rule 'shop', 'expire': 'soon' is not a length of time such as '30m'"),
+        ({"expire": True}, "rules: rule 'shop', 'expire': True is not a length of time"),
         ({"name": 7}, "rules: rule 7, 'name': 7 should be str"),
         ({"name": "a b"}, "name='a b' may have letters, digits and _ . - only"),
         ({"name": ""}, "name='' may have letters"),
@@ -109,7 +111,7 @@ def test_the_namespace_is_the_name_unless_it_is_given() -> None:
         ({"key": {"sources": "query:id", "repeated": "all"}}, "repeated='all' is not one of reject, first"),
         ({"key": {"sources": "query:id", "namespace": "a|b"}}, "namespace='a|b' may have letters"),
         ({"key": {"sources": "query:id", "min_length": "8"}}, "'key', 'min_length': '8' should be int"),
-        ({"key": None}, "rule 'shop': it says nothing; give it a key, steps, unwrap, missing, or apply"),
+        ({"key": None}, "rule 'shop': it says nothing; give it a key, steps, unwrap, missing, apply,"),
         ({"key": None, "missing": "next"}, "rule 'shop': it says nothing"),
         ({"examples": 5}, "rule 'shop', 'examples': 5 is no example"),
         ({"examples": [5]}, "'examples': 5 is no example"),
@@ -158,3 +160,12 @@ def test_a_rule_without_a_key_may_say_something_else(attributes: dict[str, Any])
 )
 def test_a_rule_knows_whether_others_are_asked_after_it(expected: bool, attributes: dict[str, Any]) -> None:
     assert expected is made(**attributes).is_last
+
+
+@pytest.mark.parametrize("expire", ["1h", 3600, 3600.0])
+def test_a_rule_can_say_when_its_pages_expire_and_nothing_else(expire: Any) -> None:
+    assert 3600 == made(expire=expire).expire
+    alone = make_rule({"name": "lists", "expire": expire}, "rules")
+    assert (3600, False) == (alone.expire, alone.makes_keys)
+    assert (None, True) == (made().expire, made().makes_keys)
+    assert alone == make_rule(alone, "rules")

@@ -230,3 +230,43 @@ def test_what_is_wrong_is_said_when_rules_are_loaded() -> None:
         RuleSet.load(rules=[{"name": "r", "steps": "shiny"}])
     with pytest.raises(ConfigurationError, match="the spider's rules: rule 'r': it says nothing"):
         RuleSet.load(first=[{"name": "r"}])
+
+
+LISTS = {"name": "lists", "match": {"path": "/list/*"}, "expire": "1h"}
+
+
+def test_when_a_page_expires_changes_no_key_and_no_digest() -> None:
+    before, after = RuleSet.load(rules=[RULE]), RuleSet.load(rules=[LISTS, replace(RULE, expire=60.0)])
+    assert before.digest() == after.digest()
+    assert {} == RuleSet.load(rules=[LISTS]).digest()
+    for url in ("http://a.example/list/1?id=5", "http://a.example/?id=5", "http://a.example/"):
+        one, other = before.decide(url), after.decide(url)
+        assert (one.key, one.rule, one.url, one.action) == (other.key, other.rule, other.url, other.action)
+
+
+@pytest.mark.parametrize(
+    ("expected", "url"),
+    [
+        ((None, None, None), "http://a.example/"),
+        ((3600.0, "lists", "lists"), "http://a.example/list/1"),
+        # The rule that decides goes before the one that comes first...
+        ((60.0, "ids", "ids"), "http://a.example/list/1?id=5"),
+        # ... unless it says nothing of it.
+        ((3600.0, "lists", "names"), "http://a.example/list/1?name=5"),
+        ((60.0, "ids", "ids"), "http://a.example/?u=http://a.example/x?id=5"),
+        ((7.0, "wraps", "names"), "http://a.example/?u=http://a.example/x?name=5"),
+    ],
+)
+def test_the_rule_that_decides_says_when_a_page_expires_else_the_first(
+    expected: tuple[float | None, str | None, str | None], url: str
+) -> None:
+    rules = RuleSet.load(
+        rules=[
+            {**LISTS, "priority": 2},
+            {"name": "wraps", "match": {"has": "u"}, "unwrap": "u", "expire": 7, "priority": 1},
+            {"name": "names", "key": {"sources": "query:name"}, "missing": "next"},
+            {"name": "ids", "key": {"sources": "query:id"}, "missing": "next", "expire": "1m"},
+        ]
+    )
+    decision = rules.decide(url)
+    assert expected == (decision.expire, decision.expire_by, decision.under)

@@ -49,32 +49,42 @@ class SpyStore(MemoryStore):
         super().__init__()
         self.log = log
 
-    def add(self, key: bytes) -> bool:
+    def add(self, key: bytes, value: bytes = b"") -> bool:
         self.log.append("store.add")
-        return super().add(key)
+        return super().add(key, value)
 
-    def put(self, key: bytes) -> None:
+    def put(self, key: bytes, value: bytes = b"") -> None:
         self.log.append("store.put")
-        super().put(key)
+        super().put(key, value)
 
-    def put_many(self, keys: Sequence[bytes]) -> None:
+    def put_many(self, keys: Sequence[bytes], value: bytes = b"") -> None:
         for key in keys:
-            self.put(key)
+            self.put(key, value)
+
+    def __contains__(self, key: bytes) -> bool:
+        self.log.append("store.contains")
+        return super().__contains__(key)
 
 
 class FailingStore:
     """A store that cannot do anything."""
 
-    def add(self, key: bytes) -> bool:
+    def add(self, key: bytes, value: bytes = b"") -> bool:
         raise StoreError(5, "Input/output error")
 
-    def put(self, key: bytes) -> None:
+    def put(self, key: bytes, value: bytes = b"") -> None:
         raise StoreError(5, "Input/output error")
 
-    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+    def get(self, key: bytes) -> bytes | None:
         raise StoreError(5, "Input/output error")
 
-    def put_many(self, keys: Sequence[bytes]) -> None:
+    def add_many(self, keys: Sequence[bytes], value: bytes = b"") -> list[bool]:
+        raise StoreError(5, "Input/output error")
+
+    def put_many(self, keys: Sequence[bytes], value: bytes = b"") -> None:
+        raise StoreError(5, "Input/output error")
+
+    def iter_items(self) -> Iterator[tuple[bytes, bytes]]:
         raise StoreError(5, "Input/output error")
 
     def __contains__(self, key: bytes) -> bool:
@@ -98,7 +108,8 @@ def test_only_the_verdicts_that_filter_a_request_are_seen() -> None:
 
 
 def test_the_verdicts_keep_their_names() -> None:
-    assert ["new", "duplicate", "false_positive", "unconfirmed"] == [verdict.value for verdict in Verdict]
+    names = ["new", "duplicate", "false_positive", "unconfirmed", "expired"]
+    assert names == [verdict.value for verdict in Verdict]
 
 
 def test_a_first_look_is_new_and_a_second_one_a_duplicate() -> None:
@@ -128,10 +139,10 @@ def test_the_filter_is_told_first_and_the_store_asked_only_of_what_the_filter_kn
     assert ["filter.add", "store.put"] == log
     log.clear()
     seen.check_and_add(KEY)
-    assert ["filter.add", "store.add"] == log
+    assert ["filter.add", "store.contains"] == log
     log.clear()
     seen.check_and_add(OTHER)
-    assert ["filter.add", "store.add"] == log
+    assert ["filter.add", "store.contains", "store.add", "store.contains"][: len(log)] == log
 
 
 def test_looking_adds_nothing() -> None:
@@ -306,8 +317,66 @@ def test_a_key_that_was_forgotten_is_new() -> None:
     assert [Verdict.FALSE_POSITIVE, Verdict.DUPLICATE] == [seen.check_and_add(KEY) for _ in range(2)]
 
 
+def test_a_held_key_that_was_forgotten_is_new() -> None:
+    seen = SeenSet(StubFilter(), MemoryStore())
+    seen.check_and_add(KEY)
+    seen.hold(KEY)
+    assert seen.forget(KEY)
+    seen.release(KEY)
+    assert KEY not in seen
+    assert Verdict.FALSE_POSITIVE is seen.check_and_add(KEY)
+
+
+class Removing(StubFilter):
+    """It can forget what is not ``wrong``."""
+
+    def remove(self, key: bytes) -> bool:
+        self.log.append("filter.remove")
+        there = key in self.keys
+        self.keys.discard(key)
+        return there
+
+
+def test_a_filter_that_counts_forgets_without_a_store() -> None:
+    found = Removing(wrong=(OTHER,))
+    seen = SeenSet(found, None)
+    told: list[None] = []
+    seen.on_forget = lambda: told.append(None)
+    assert seen.can_forget
+    seen.check_and_add(KEY)
+    assert seen.forget(KEY)
+    assert 1 == len(told)
+    assert KEY not in seen
+    assert Verdict.NEW is seen.check_and_add(KEY)
+    assert not seen.forget(OTHER)
+    assert 1 == len(told)
+
+
+def test_what_is_not_in_the_filter_yet_is_forgotten_there_where_it_is() -> None:
+    found = Removing()
+    seen = SeenSet(found, None, deferred=True)
+    seen.check_and_add(KEY)
+    assert seen.forget(KEY)
+    assert "filter.remove" not in found.log
+    assert KEY not in seen
+    seen.check_and_add(KEY)
+    seen.settle()
+    assert KEY in found.keys
+    assert seen.forget(KEY)
+    assert KEY not in seen
+
+
+def test_with_a_store_a_filter_that_counts_is_left_as_it_is() -> None:
+    found = Removing()
+    seen = SeenSet(found, MemoryStore())
+    seen.check_and_add(KEY)
+    assert seen.forget(KEY)
+    assert KEY in found.keys
+
+
 def test_a_filter_alone_cannot_forget() -> None:
     seen = SeenSet(StubFilter(), None)
     seen.check_and_add(KEY)
+    assert not seen.can_forget
     assert not seen.forget(KEY)
     assert KEY in seen

@@ -283,5 +283,5 @@ TestWithStore = WithStore.TestCase
 TestBare = Bare.TestCase
 TestJournaled = Journaled.TestCase
 TestBareJournaled = BareJournaled.TestCase
-TestWithStore.settings = TestBare.settings = settings(max_examples=60, stateful_step_count=20)
+TestWithStore.settings = TestBare.settings = settings(max_examples=30, stateful_step_count=20)
 TestJournaled.settings = TestBareJournaled.settings = settings(max_examples=20, stateful_step_count=20)

@@ -38,7 +38,7 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
     value = eval(shown)
     if name == "BLOOMDUPE_DIR":
         assert value == read().directory
-    elif name in ("BLOOMDUPE_DRY_RUN", "BLOOMDUPE_RETRY_FAILED", "BLOOMDUPE_CACHE_SIZE"):
+    elif hasattr(read(), name.removeprefix("BLOOMDUPE_").lower()):
         assert value == getattr(read(), name.removeprefix("BLOOMDUPE_").lower())
     elif name == "BLOOMDUPE_SYNC":
         assert (value == "full") is read().options.sync
@@ -52,6 +52,12 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
         shared = read(BLOOMDUPE_FILTER="redis://127.0.0.1").shared
         assert shared is not None
         assert value == ("mapped" if name == "BLOOMDUPE_FILTER" else _attribute(shared, name))
+    elif name == "BLOOMDUPE_GATE":
+        assert value is settings.read_gate(Settings())
+    elif name == "BLOOMDUPE_GATE_SAMPLE":
+        gate = settings.read_gate({"BLOOMDUPE_GATE": {"file": "ids.gate", "source": "url"}})
+        assert gate is not None
+        assert value == gate.sample
     elif name == "BLOOMDUPE_FINGERPRINTER":
         # Read by the add-on, by Scrapy's own getbool.
         assert value == Settings().getbool(name)
@@ -205,9 +211,88 @@ def test_a_store_in_memory_is_refused_where_a_directory_keeps_the_filter(tmp_pat
     assert not (tmp_path / "state" / "seen.bloom").exists()
 
 
+def test_a_filter_that_counts_is_for_a_state_without_a_store() -> None:
+    found = read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=None).options
+    assert ("counting", None, 1e-6) == (found.layout, found.store, found.error_rate)
+    assert "filter" in found.explicit
+    for store in ("lmdb", "memory", "redis://127.0.0.1"):
+        with pytest.raises(ConfigurationError, match="'counting' is for BLOOMDUPE_STORE = None"):
+            read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=store)
+    with pytest.raises(ConfigurationError, match="BLOOMDUPE_LAYOUT is for BLOOMDUPE_FILTER = 'mapped'"):
+        read(BLOOMDUPE_FILTER="counting", BLOOMDUPE_STORE=None, BLOOMDUPE_LAYOUT="paged")
+    with pytest.raises(ConfigurationError, match="it takes one of classic, paged"):
+        read(BLOOMDUPE_LAYOUT="counting")
+    assert "classic" == read(BLOOMDUPE_FILTER="mapped", BLOOMDUPE_LAYOUT="classic").options.layout
+
+
+def test_a_filter_without_a_store_is_not_made_anew_and_who_asks_for_it_is_told() -> None:
+    assert [4, 0, 0] == [read(BLOOMDUPE_STORE=store).rebuild_layers for store in ("lmdb", "memory", None)]
+    assert 0 == read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=0).rebuild_layers
+    # What a server knows is not in the store of this crawl.
+    assert 0 == read(BLOOMDUPE_FILTER="redis://127.0.0.1", BLOOMDUPE_STORE="lmdb").rebuild_layers
+    with pytest.raises(
+        ConfigurationError, match="BLOOMDUPE_REBUILD_LAYERS = 3 needs BLOOMDUPE_STORE = 'lmdb'"
+    ):
+        read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=3)
+
+
 def test_every_verdict_has_a_stat_and_no_stat_has_two_names() -> None:
     assert set(stats.VERDICTS) == set(Verdict)
     assert len(stats.ALL) == len(set(stats.ALL))
     assert all(name.startswith("bloomdupe/") for name in stats.ALL)
     constants = {value for name, value in vars(stats).items() if name.isupper() and isinstance(value, str)}
-    assert constants - {stats.PREFIX, stats.ERROR, stats.RULE, stats.RECOVERED} <= set(stats.ALL)
+    prefixes = {stats.PREFIX, stats.ERROR, stats.RULE, stats.RECOVERED, stats.GATE, stats.GATE_LOOKUP}
+    assert constants - prefixes <= set(stats.ALL)
+
+
+def test_times_are_read_as_people_write_them() -> None:
+    found = read(BLOOMDUPE_EXPIRE="1h", BLOOMDUPE_RESET=86_400)
+    assert (3600, 86_400) == (found.expire, found.options.reset)
+    assert (None, None) == (read(BLOOMDUPE_EXPIRE="none").expire, read(BLOOMDUPE_RESET=None).options.reset)
+
+
+@pytest.mark.parametrize("name", ["BLOOMDUPE_EXPIRE", "BLOOMDUPE_RESET"])
+def test_a_time_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{name: "soon"})
+    expected = "None, or a length of time such as '30m', '1h', '7d', or a number of seconds, above 0"
+    assert f"{name} = 'soon' is not valid; it takes {expected}" == str(caught.value)
+
+
+def test_a_filter_alone_knows_no_times_and_says_what_to_do() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_FILTER="redis://server", BLOOMDUPE_STORE=None)
+    assert str(caught.value) == (
+        "BLOOMDUPE_EXPIRE = '7d' needs an exact store of this crawl's own, which keeps the time of each key: "
+        "set BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server), or BLOOMDUPE_RESET "
+        "to forget everything from time to time"
+    )
+    assert read(BLOOMDUPE_RESET="7d", BLOOMDUPE_STORE=None).options.reset == 604_800
+
+
+def test_a_filter_of_its_own_forgets_by_time_and_a_store_knows_it() -> None:
+    bare, exact = (read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=store) for store in (None, "lmdb"))
+    assert (604_800, 604_800, False) == (bare.expire, bare.options.expire, bare.keeps_times)
+    assert (604_800, None, True) == (exact.expire, exact.options.expire, exact.keeps_times)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"BLOOMDUPE_FILTER": "counting"},
+            "makes a filter of generations, and BLOOMDUPE_FILTER",
+        ),
+        (
+            {"BLOOMDUPE_AUDIT": 0.5},
+            "forgets keys by their time, and BLOOMDUPE_AUDIT = 0.5",
+        ),
+    ],
+)
+def test_what_a_filter_that_forgets_by_time_cannot_be_is_refused(
+    settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=None, **settings)
+    assert str(caught.value).startswith(f"BLOOMDUPE_EXPIRE = '7d' with BLOOMDUPE_STORE = None {message}")
+    assert "leave one of both out, or set BLOOMDUPE_STORE = 'lmdb'" in str(caught.value)

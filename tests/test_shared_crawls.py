@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fleets import BARE, EXACT, EXTRA, KINDS, PAGES, Fleet, fleets, sharing
+from fleets import BARE, EXACT, EXTRA, KINDS, LONG, PAGES, Fleet, fleets, sharing
 from killsite import Tree
 
 
@@ -19,7 +19,10 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Fle
         yield make
 
 
-@pytest.mark.parametrize("kind", [*BARE, *EXACT])
+SHORT = ["bitmap", "store under negatives", "filter and postgresql", "filter and local lmdb"]
+
+
+@pytest.mark.parametrize("kind", [*BARE, *EXACT] if LONG else SHORT)
 def test_every_page_is_fetched_once_by_one_of_several_crawls(
     make: Callable[..., Fleet], tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:

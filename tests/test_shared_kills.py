@@ -16,11 +16,7 @@ from killsite import Tree
 
 KILLS = int(os.environ.get("BLOOMDUPE_FLEET_KILLS", "6"))
 SEEDS = int(os.environ.get("BLOOMDUPE_FLEET_SEEDS", "1"))
-SHARED = (
-    [*BARE, *EXACT]
-    if LONG
-    else ["bitmap", "filter and store", "store under negatives", "filter and local lmdb"]
-)
+SHARED = [*BARE, *EXACT] if LONG else ["bitmap", "filter and store"]
 
 
 @pytest.fixture(scope="module")

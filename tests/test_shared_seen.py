@@ -16,6 +16,7 @@ from kinds import key
 from scrapy_bloomdupe.errors import BloomdupeError, RemoteUnavailable, StoreError
 from scrapy_bloomdupe.seen import SeenSet, Verdict
 from scrapy_bloomdupe.shared.claims import Claims
+from scrapy_bloomdupe.shared.known import FOREIGN_LIFETIME
 from scrapy_bloomdupe.shared.seen import UNUSED_AFTER, SharedSeen
 from scrapy_bloomdupe.stores.memory import MemoryStore
 
@@ -386,3 +387,61 @@ def test_what_is_back_is_asked_for_again(crawl: Crawl) -> None:
     crawl.seen.given_back(keys, done=bool(keys) and crawl.world.give_back(keys))
     assert crawl.request(key(1))
     assert (1 if crawl.world.store is None else 2) == crawl.world.asked
+
+
+def test_a_key_that_is_on_its_way_is_a_duplicate_and_is_not_remembered_as_one(crawl: Crawl) -> None:
+    crawl.seen.begin([key(1)])
+    assert not crawl.request(key(1))
+    assert not crawl.seen.is_own(key(1))
+    crawl.seen.leave([key(1)], crawl.world.judge([key(1)]))
+    assert [True, False] == [crawl.request(key(1)), crawl.request(key(1))]
+    assert 1 == crawl.world.asked
+
+
+def test_what_is_forgotten_and_given_back_at_the_end_is_new_in_the_next_run(crawl: Crawl) -> None:
+    assert crawl.request(key(1))
+    crawl.commit()
+    assert crawl.seen.forget(key(1))
+    crawl.written.discard(key(1))
+    keys = crawl.seen.still_owed()
+    crawl.seen.given_back(keys, done=bool(keys) and crawl.world.give_back(keys))
+    crawl.crash()
+    assert crawl.request(key(1))
+
+
+@pytest.mark.parametrize("with_queue", [False, True])
+def test_an_emptied_server_takes_what_others_were_granted_with_it(tmp_path: Path, with_queue: bool) -> None:
+    world = World("store")
+    ours, other = (Crawl(world, tmp_path / name, cache_size=100_000) for name in ("ours", "other"))
+    assert (True, True) == (ours.request(key(1)), other.request(key(2)))
+    assert not ours.request(key(2))
+    told: list[None] = []
+    ours.seen.on_forget = lambda: told.append(None)
+    world.taken.clear()
+    ours.seen.emptied(with_queue=with_queue)
+    assert 1 == len(told)
+    # Its own pages are pending here, if the queue is not on the server.
+    assert (with_queue, True) == (ours.request(key(1)), ours.request(key(2)))
+
+
+def test_under_negatives_the_filter_of_an_emptied_server_is_not_believed(tmp_path: Path) -> None:
+    world = World("negatives")
+    ours, other = (Crawl(world, tmp_path / name) for name in ("ours", "other"))
+    assert (True, False) == (other.request(key(1)), ours.request(key(1)))
+    ours.commit()
+    asked = world.asked
+    assert (False, asked) == (ours.request(key(1)), world.asked)
+    world.taken.clear()
+    ours.seen.emptied(with_queue=False)
+    assert ours.request(key(1))
+
+
+def test_what_another_crawl_was_granted_is_known_for_a_short_time_only(tmp_path: Path) -> None:
+    world = World("store")
+    ours, other = (Crawl(world, tmp_path / name, cache_size=100_000) for name in ("ours", "other"))
+    assert (True, True) == (ours.request(key(1)), other.request(key(2)))
+    assert [False, False] == [ours.request(key(number)) for number in (1, 2)]
+    world.give_back([key(2)])
+    assert not ours.request(key(2))
+    ours.now = FOREIGN_LIFETIME + 0.1
+    assert [False, True] == [ours.request(key(number)) for number in (1, 2)]

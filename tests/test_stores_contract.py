@@ -127,6 +127,54 @@ def test_many_are_put_at_once(store: Store) -> None:
     assert sorted(key(number) for number in (*range(30), 31)) == sorted(store.iter_keys())
 
 
+@pytest.fixture(params=["memory", "lmdb"])
+def keeping(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store that keeps the values of its keys; one on a server does not."""
+    with made_store(request.param, tmp_path, None) as found:
+        yield found
+
+
+@pytest.mark.parametrize("kind", [kind for kind in STORES if kind not in ("memory", "lmdb")], indirect=True)
+def test_a_store_on_a_server_keeps_no_values(store: Store) -> None:
+    assert store.add(key(1), b"first")
+    store.put(key(2), b"second")
+    assert (b"", b"", None) == tuple(store.get(key(number)) for number in (1, 2, 3))
+    assert sorted([(key(1), b""), (key(2), b"")]) == sorted(store.iter_items())
+
+
+def test_a_value_stays_with_its_key_written_or_not(keeping: Store) -> None:
+    assert keeping.get(key(1)) is None
+    for flush in (lambda: None, keeping.flush):
+        assert keeping.add(key(1), b"first")
+        flush()
+        assert not keeping.add(key(1), b"second")
+        assert b"first" == keeping.get(key(1))
+        keeping.put(key(1), b"third")
+        flush()
+        assert (b"third", 1) == (keeping.get(key(1)), keeping.count())
+        keeping.put(key(1), b"4")
+        flush()
+        assert b"4" == keeping.get(key(1))
+        keeping.remove(key(1))
+        assert keeping.get(key(1)) is None
+        flush()
+        assert (None, 0) == (keeping.get(key(1)), keeping.count())
+
+
+def test_a_key_without_a_value_is_in(store: Store) -> None:
+    store.put(key(1))
+    store.flush()
+    assert (b"", True) == (store.get(key(1)), key(1) in store)
+
+
+def test_all_keys_are_given_with_their_values(keeping: Store) -> None:
+    keeping.put_many([key(number) for number in range(15)], b"many")
+    assert [True, False] == keeping.add_many([key(15), key(3)], b"more")
+    keeping.put(key(16), b"last")
+    expected = {**{key(number): b"many" for number in range(15)}, key(15): b"more", key(16): b"last"}
+    assert sorted(expected.items()) == sorted(keeping.iter_items())
+
+
 def test_it_may_be_closed_twice(store: Store) -> None:
     store.add(key(1))
     store.close()

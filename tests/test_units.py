@@ -18,6 +18,7 @@ from scrapy.http import Response
 from scrapy.utils.request import fingerprint
 
 import scrapy_bloomdupe.requestbytes as requestbytes
+from scrapy_bloomdupe.filters.counting import CountingFilter
 from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.opening import open_or_create
@@ -26,6 +27,7 @@ from scrapy_bloomdupe.units import Units, in_middlewares_of
 
 EXACT = StateOptions(1000, 0.001, "classic", "murmur3", "lmdb", journal=True)
 BARE = StateOptions(1000, 0.001, "classic", "murmur3", None, journal=True)
+COUNTING = StateOptions(1000, 1e-6, "counting", "murmur3", None, journal=True)
 
 
 class Shop(Spider):
@@ -750,8 +752,11 @@ def fail(crawl: Crawl, name: str, *targets: str) -> None:
     crawl.units.gave_up(request, failed=True)
 
 
-def test_what_failed_is_forgotten_and_kept_if_that_is_wanted(make: Callable[..., Crawl]) -> None:
-    crawl = make(EXACT, retry_failed=True)
+@pytest.mark.parametrize("options", [EXACT, COUNTING], ids=["exact", "counting"])
+def test_what_failed_is_forgotten_and_kept_if_that_is_wanted(
+    make: Callable[..., Crawl], options: StateOptions
+) -> None:
+    crawl = make(options, retry_failed=True)
     fail(crawl, "a", "b")
     ignored = of_the_spider("c")
     crawl.schedule(ignored)
@@ -785,6 +790,22 @@ def test_what_failed_stays_pending_without_a_store(make: Callable[..., Crawl]) -
     assert crawl.schedule(target)
     crawl.give(crawl.fetch(target))
     assert [] == crawl.pending
+
+
+def test_what_failed_and_could_not_be_forgotten_stays_pending(
+    make: Callable[..., Crawl], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two layers of the filter say that they have the key.
+    monkeypatch.setattr(CountingFilter, "remove", lambda self, key: False)
+    crawl = make(COUNTING, retry_failed=True)
+    request = of_the_spider("a")
+    crawl.schedule(request)
+    crawl.state.flush()
+    crawl.units.started(request)
+    crawl.units.gave_up(request, failed=True)
+    crawl.units.settle_all(closing=False)
+    assert ["a"] == crawl.pending
+    assert (0, 1) == (crawl.journal.num_failed, crawl.units.num_active)
 
 
 def test_what_failed_is_done_if_nothing_else_is_wanted(crawl: Crawl) -> None:

@@ -48,6 +48,7 @@ class FilterInfo:
         error_rate_estimate: expected false-positive rate of the whole now, 0 to 1.
         layers: oldest first.
         identity: what the keys mean; empty: not known yet.
+        created: when the seen-set was made, in seconds since 1970; None: not known.
     """
 
     path: str
@@ -61,6 +62,7 @@ class FilterInfo:
     error_rate_estimate: float
     layers: tuple[LayerInfo, ...]
     identity: Mapping[str, str]
+    created: int | None = None
 
     @property
     def fill(self) -> float:
@@ -106,3 +108,16 @@ class Filter(Protocol):
         ...
 
     def info(self) -> FilterInfo: ...
+
+
+@runtime_checkable
+class RemovingFilter(Filter, Protocol):
+    """A filter that can forget."""
+
+    def remove(self, key: bytes) -> bool:
+        """Remove *key*, of which ``add`` has said False, and which was not removed since.
+
+        Returns:
+            Whether it was removed. False: nothing was changed.
+        """
+        ...

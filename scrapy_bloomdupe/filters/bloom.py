@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import scrapy_bloomdupe.filters.header as fileheader
 import scrapy_bloomdupe.filters.inspection as inspection
@@ -19,10 +20,14 @@ import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.errors import ConfigurationError, FilterError, StateCorrupt
 from scrapy_bloomdupe.filters.adding import short_way
 from scrapy_bloomdupe.filters.base import FilterInfo
+from scrapy_bloomdupe.filters.counters import layout_called
 from scrapy_bloomdupe.filters.growth import Growth, first_layer, next_layer
 from scrapy_bloomdupe.filters.header import HEADER_SIZE, Header, LayerHeader
 from scrapy_bloomdupe.filters.mapped import MappedFile
 from scrapy_bloomdupe.filters.persisted import PersistedFilter
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class BloomFilter(PersistedFilter):
@@ -39,7 +44,7 @@ class BloomFilter(PersistedFilter):
         super().__init__(file, header, writable=writable)
         self.on_growth: Callable[[Growth], None] | None = None
         self._growths = 0
-        self._layout = layouts.get_layout(header.layout)
+        self._layout = layout_called(header.layout)
         self._scheme = hashing.get_scheme(header.scheme)
         self._map_layers()
 
@@ -54,17 +59,19 @@ class BloomFilter(PersistedFilter):
         scheme: str = "murmur3",
         filter_id: bytes | None = None,
         identity: Mapping[str, str] | None = None,
-    ) -> BloomFilter:
+        created: int | None = None,
+    ) -> Self:
         """Make a new filter file.
 
         Args:
             path: where; nothing may be there.
             capacity: keys until it grows, 1 to 10^13.
             error_rate: false-positive rate that the whole keeps, 1e-12 <= error_rate < 1.
-            layout: ``paged`` or ``classic``.
+            layout: ``paged`` or ``classic``; ``counting`` for a ``CountingFilter``.
             scheme: ``murmur3``, ``blake2b`` or ``fnv1a``.
             filter_id: 16 bytes; None: random.
             identity: what the keys mean.
+            created: when the seen-set was made, in seconds since 1970; None: now.
 
         Raises:
             ConfigurationError: a value is out of its range.
@@ -72,13 +79,13 @@ class BloomFilter(PersistedFilter):
         """
         path = Path(path)
         hashing.get_scheme(scheme)
-        first = first_layer(layouts.get_layout(layout), capacity, error_rate)
+        first = first_layer(layout_called(layout), capacity, error_rate)
         header = Header(
             scheme=scheme,
             layout=layout,
             filter_id=filter_id or secrets.token_bytes(16),
             secret=secrets.token_bytes(hashing.SECRET_SIZE),
-            created=int(time.time()),
+            created=int(time.time()) if created is None else created,
             capacity=first.capacity,
             error_rate=error_rate,
             layers=(first,),
@@ -96,7 +103,7 @@ class BloomFilter(PersistedFilter):
         return cls(file, header, writable=True)
 
     @classmethod
-    def open(cls, path: str | Path, *, readonly: bool = False, begin: bool = True) -> BloomFilter:
+    def open(cls, path: str | Path, *, readonly: bool = False, begin: bool = True) -> Self:
         """Open an existing filter file.
 
         Args:
@@ -125,13 +132,17 @@ class BloomFilter(PersistedFilter):
             if not header.clean:
                 # The header's count is that of the last flush; the bits know better.
                 known = inspection.recount(header.layers[-1], self._newest)
-                self._newest_keys = max(self._newest_keys, known)
+                self._newest_keys = known if self._removes else max(self._newest_keys, known)
             if begin and not readonly:
                 self.begin()
         except BaseException:
             self.abandon()
             raise
         return self
+
+    @property
+    def _removes(self) -> bool:
+        return self._layout.width > 1
 
     @property
     def num_keys(self) -> int:
@@ -175,7 +186,9 @@ class BloomFilter(PersistedFilter):
 
     def __contains__(self, key: bytes) -> bool:
         probe = self._probe(key)
-        return self._newest.test(probe) or any(layer.test(probe) for layer in self._older)
+        if self._newest.test(probe):
+            return True
+        return bool(self._older) and any(layer.test(probe) for layer in self._older)
 
     def rate(self) -> float:
         """Return the expected false-positive rate of the whole now, 0 to 1."""
@@ -202,6 +215,7 @@ class BloomFilter(PersistedFilter):
             error_rate_estimate=sizing.combined_error_rate([layer.rate for layer in layers]),
             layers=layers,
             identity=self.identity,
+            created=self.created,
         )
 
     def _map_layers(self) -> None:
@@ -271,6 +285,10 @@ class BloomFilter(PersistedFilter):
 
     def _refuse_implausible(self) -> None:
         for layer, array in zip(self._header.layers, self._arrays(), strict=True):
+            if self._removes and not self._was_clean:
+                # There may be fewer keys than at the last flush.
+                known = inspection.recount(layer, array)
+                layer = replace(layer, num_keys=min(layer.num_keys, known))
             if problem := inspection.implausibility(layer, array, clean=self._was_clean):
                 raise StateCorrupt(
                     f"{self.path}: {problem}; the file was left as it is. Run `bloomdupe rebuild` on "

@@ -65,7 +65,9 @@ def first_layer(layout: Layout, capacity: int, error_rate: float) -> LayerHeader
         ConfigurationError: a value is out of its range.
     """
     size = layout.size_for(capacity, error_rate, SLACK)
-    return LayerHeader(HEADER_SIZE, size.num_bits, size.num_hashes, size.capacity, error_rate, 0)
+    return LayerHeader(
+        HEADER_SIZE, size.num_bits, size.num_hashes, size.capacity, error_rate, 0, layout.width
+    )
 
 
 def next_layer(header: Header, layout: Layout) -> LayerHeader:
@@ -82,7 +84,9 @@ def next_layer(header: Header, layout: Layout) -> LayerHeader:
         )
     size = next_size(layers, header.error_rate, layout)
     offset = -(-layers[-1].end // HEADER_SIZE) * HEADER_SIZE
-    return LayerHeader(offset, size.num_bits, size.num_hashes, size.capacity, size.error_rate, 0)
+    return LayerHeader(
+        offset, size.num_bits, size.num_hashes, size.capacity, size.error_rate, 0, layout.width
+    )
 
 
 def next_size(

@@ -19,8 +19,8 @@ offset bytes what
    112     8 capacity asked for, keys
    120     8 error rate asked for, float64
    128     4 length of the identity in bytes
-   256  48*n layers, oldest first: offset u64, bits u64, hashes u32, 0 u32, capacity u64,
-             error rate float64, keys u64
+   256  48*n layers, oldest first: offset u64, bits u64, hashes u32, width of a counter u32
+             (0: there are none), capacity u64, error rate float64, keys u64
   3072  1024 identity: JSON object of strings, UTF-8, padded with zeros
 ====== ===== ==========================================================================
 """
@@ -42,6 +42,9 @@ HEADER_SIZE = 4096
 FORMAT_VERSION = 1
 MAX_LAYERS = 58
 
+#: Number of layers, names, id and secret: what a mapping of the file goes by.
+MARK = slice(20, 104)
+
 _MAGIC = b"BLOOMDUP"
 _CLEAN = 1
 _fixed = Struct("<8s I I I I 16s 16s 16s 32s Q Q d I")
@@ -53,7 +56,12 @@ _CHECKSUM_AT = 12
 
 @dataclass(frozen=True)
 class LayerHeader:
-    """One layer: *offset* and size in the file, and what it was made for."""
+    """One layer: *offset* and size in the file, and what it was made for.
+
+    Attributes:
+        num_bits: bits of the array, or counters.
+        width: bits of the file for each.
+    """
 
     offset: int
     num_bits: int
@@ -61,10 +69,11 @@ class LayerHeader:
     capacity: int
     error_rate: float
     num_keys: int
+    width: int = 1
 
     @property
     def num_bytes(self) -> int:
-        return -(-self.num_bits // 8)
+        return -(-self.num_bits * self.width // 8)
 
     @property
     def end(self) -> int:
@@ -128,7 +137,7 @@ class Header:
                 layer.offset,
                 layer.num_bits,
                 layer.num_hashes,
-                0,
+                layer.width if layer.width > 1 else 0,
                 layer.capacity,
                 layer.error_rate,
                 layer.num_keys,
@@ -136,6 +145,13 @@ class Header:
         data[_IDENTITY_AT : _IDENTITY_AT + len(identity)] = identity
         data[_CHECKSUM_AT : _CHECKSUM_AT + 4] = zlib.crc32(data).to_bytes(4, "little")
         return bytes(data)
+
+
+def peek_layout(data: bytes) -> str:
+    """Return the layout that the first bytes of a file name, whatever else they are; empty: none."""
+    if len(data) < _fixed.size:
+        return ""
+    return bytes(_fixed.unpack_from(data)[6]).rstrip(b"\0").decode("ascii", "replace")
 
 
 def unpack(data: bytes, name: str, file_size: int) -> Header:
@@ -176,8 +192,8 @@ def unpack(data: bytes, name: str, file_size: int) -> Header:
     if not 1 <= num_layers <= MAX_LAYERS:
         raise corrupt(f"it names {num_layers} layers, there can be 1 to {MAX_LAYERS}")
     layers = tuple(
-        LayerHeader(offset, num_bits, num_hashes, capacity, error_rate, num_keys)
-        for offset, num_bits, num_hashes, _, capacity, error_rate, num_keys in (
+        LayerHeader(offset, num_bits, num_hashes, capacity, error_rate, num_keys, width or 1)
+        for offset, num_bits, num_hashes, width, capacity, error_rate, num_keys in (
             _layer.unpack_from(data, _LAYERS_AT + i * _layer.size) for i in range(num_layers)
         )
     )
@@ -188,6 +204,7 @@ def unpack(data: bytes, name: str, file_size: int) -> Header:
             and layer.num_bits >= 1
             and 1 <= layer.num_hashes <= sizing.MAX_HASHES
             and layer.capacity >= 1
+            and 1 <= layer.width <= 8
             and math.isfinite(layer.error_rate)
         )
         if not sane:

@@ -58,7 +58,8 @@ class Layer(Protocol):
         ...
 
 
-def _sample(num_pages: int, max_pages: int) -> Iterator[int]:
+def sample_pages(num_pages: int, max_pages: int) -> Iterator[int]:
+    """Give at most *max_pages* numbers of pages, spread evenly."""
     step = max(1, num_pages / max_pages)
     return (int(i * step) for i in range(min(num_pages, max_pages)))
 
@@ -91,7 +92,7 @@ class ClassicLayer:
     def fill(self, max_pages: int) -> float:
         assert self._bits is not None
         num_set = num_bits = 0
-        for page in _sample(-(-self._num_bits // PAGE_BITS), max_pages):
+        for page in sample_pages(-(-self._num_bits // PAGE_BITS), max_pages):
             start, stop = page * PAGE_BITS, min((page + 1) * PAGE_BITS, self._num_bits)
             num_set += self._bits.count(1, start, stop)
             num_bits += stop - start
@@ -139,7 +140,7 @@ class PagedLayer:
         return False
 
     def fill(self, max_pages: int) -> float:
-        counts = [self.view(page).count() for page in _sample(self.num_pages, max_pages)]
+        counts = [self.view(page).count() for page in sample_pages(self.num_pages, max_pages)]
         return sum(counts) / (len(counts) * PAGE_BITS)
 
     def release(self) -> None:
@@ -155,9 +156,14 @@ class PagedLayer:
 
 
 class Layout(Protocol):
-    """A named way to lay out an array."""
+    """A named way to lay out an array.
+
+    Attributes:
+        width: bits of the file for every bit of the array: 1, or those of a counter.
+    """
 
     name: str
+    width: int
 
     def size_for(self, capacity: int, error_rate: float, slack: float) -> sizing.BloomSize:
         """Return the size of a layer, rounded as the layout needs it."""
@@ -176,6 +182,7 @@ class Layout(Protocol):
 
 class ClassicLayout:
     name = "classic"
+    width = 1
 
     def size_for(self, capacity: int, error_rate: float, slack: float) -> sizing.BloomSize:
         size = sizing.size_for(capacity, error_rate, slack)
@@ -199,6 +206,7 @@ class ClassicLayout:
 
 class PagedLayout:
     name = "paged"
+    width = 1
 
     def size_for(self, capacity: int, error_rate: float, slack: float) -> sizing.BloomSize:
         size = sizing.size_for(capacity, error_rate, slack)

@@ -130,9 +130,17 @@ class MappedFile:
         self._maps.append((area, [part, whole]))
         return part
 
-    def read(self, length: int) -> bytes:
-        """Return the first *length* bytes, or as many as there are."""
-        return os.pread(self._fd, length, 0)
+    def read(self, length: int, offset: int = 0) -> bytes:
+        """Return *length* bytes from *offset* on, or as many as there are."""
+        return os.pread(self._fd, length, offset)
+
+    def is_at(self, path: Path) -> bool:
+        """Return whether *path* is this very file.
+
+        Raises:
+            OSError: nothing is there, or the system does not tell.
+        """
+        return os.path.samestat(os.fstat(self._fd), path.stat())
 
     def write(self, data: bytes) -> None:
         """Write *data* at the start of the file, in one call."""

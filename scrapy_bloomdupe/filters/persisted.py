@@ -5,13 +5,19 @@ What every filter in a mapped file has in common; the bits are the business of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from bitarray import bitarray
+
 from scrapy_bloomdupe.errors import FilterError, StateExists
-from scrapy_bloomdupe.filters.header import Header, LayerHeader
+from scrapy_bloomdupe.filters.header import HEADER_SIZE, MARK, Header, LayerHeader
 from scrapy_bloomdupe.filters.mapped import MappedFile
+
+_CHUNK = 1 << 20
+_EMPTY = bytes(4096)
 
 
 class PersistedFilter:
@@ -23,6 +29,8 @@ class PersistedFilter:
         self._writable = writable
         self._was_clean = header.clean
         self._closed = False
+        self._mark = memoryview(b"")
+        self._marked = b""
 
     @property
     def path(self) -> Path:
@@ -34,9 +42,19 @@ class PersistedFilter:
         return self._header.filter_id
 
     @property
+    def secret(self) -> bytes:
+        """32 bytes that positions are made with."""
+        return self._header.secret
+
+    @property
     def identity(self) -> Mapping[str, str]:
         """What the keys mean; without ``canary``: not known yet."""
         return self._header.identity
+
+    @property
+    def created(self) -> int:
+        """When the seen-set was made, in seconds since 1970; a filter that is made anew keeps it."""
+        return self._header.created
 
     @property
     def capacity(self) -> int:
@@ -69,6 +87,45 @@ class PersistedFilter:
         """Return the size of the file in bytes."""
         return self._file.size()
 
+    def is_at(self, path: Path) -> bool:
+        """Return whether *path* is the file that is open here, and no other one of its name.
+
+        Raises:
+            OSError: nothing is there, or the system does not tell.
+        """
+        return self._file.is_at(path)
+
+    def watch(self) -> None:
+        """From now on ``is_current`` can tell."""
+        self._mark = self._file.map(0, HEADER_SIZE)
+        self._marked = self._header.pack()[MARK]
+
+    def is_current(self) -> bool:
+        """Return whether the file still has the layers and the secret that it was opened with.
+
+        Another process that grows the file writes its header before the first key of the new layer: a
+        "no" that was given before this says true holds. Costs a look at mapped memory, no call of the
+        system.
+        """
+        return bytes(self._mark[MARK]) == self._marked
+
+    def count_bits(self) -> tuple[int, int]:
+        """Read the whole file.
+
+        Returns:
+            How many bits are set, and how many blocks of 4 KiB are empty that cannot be: holes.
+        """
+        num_set = holes = 0
+        for layer in self._layers():
+            expected = -math.expm1(-layer.num_hashes * layer.num_keys / layer.num_bits)
+            for offset in range(layer.offset, layer.end, _CHUNK):
+                chunk = self._file.read(min(_CHUNK, layer.end - offset), offset)
+                num_set += bitarray(buffer=chunk).count()
+                # 2 % of a block are 655 bits: never none of them by chance.
+                if expected >= 0.02:
+                    holes += sum(chunk.startswith(_EMPTY, at) for at in range(0, len(chunk), len(_EMPTY)))
+        return num_set, holes
+
     def rename(self, path: Path, *, replace: bool = False) -> None:
         """Give the file another name, in one step.
 
@@ -86,6 +143,10 @@ class PersistedFilter:
             self._file.rename(path)
         except OSError as exc:
             raise FilterError(exc.errno, f"cannot rename {self.path} to {path}: {exc}") from exc
+
+    def moved(self, directory: Path) -> None:
+        """Note that the directory of the file has another name now."""
+        self._file.path = directory / self.path.name
 
     def set_identity(self, identity: Mapping[str, str]) -> None:
         """Write what the keys mean into the header.

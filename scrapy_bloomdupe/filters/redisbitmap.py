@@ -146,6 +146,9 @@ class RedisBitmapFilter(RemoteFilter):
             return None
         return self._check_some(keys, write=True, beside=asks)
 
+    def contains_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]]:
+        return self._check_some(keys, write=False, beside=asks)
+
     def _check(self, keys: list[bytes], *, write: bool) -> list[bool]:
         answers: list[bool] = []
         while len(answers) < len(keys):

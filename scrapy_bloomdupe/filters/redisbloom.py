@@ -166,6 +166,9 @@ class RedisBloomFilter(RemoteFilter):
     def add_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]] | None:
         return None if self.server.is_cluster or not keys else self._check_all(keys, write=True, beside=asks)
 
+    def contains_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]]:
+        return self._check_all(keys, write=False, beside=asks)
+
     def _check(self, keys: list[bytes], *, write: bool) -> list[bool]:
         return self._check_all(keys, write=write)[0]
 

@@ -76,6 +76,11 @@ class RemoteFilter:
         return int(self._kept.meta.params["shards"])
 
     @property
+    def created(self) -> int:
+        """When it was made, in seconds since 1970."""
+        return self._kept.meta.created
+
+    @property
     def was_created(self) -> bool:
         """Whether it was made, not found, when it was opened or renewed the last time."""
         return self._kept.was_created
@@ -145,6 +150,17 @@ class RemoteFilter:
             RemoteError: nothing is known of any of them.
         """
         return self._asked(keys, write=False)
+
+    def contains_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]]:
+        """Return for each of *keys*, 1 to 2,000 and all different, what ``in`` does, and what the
+        server answers to *asks* after that: in one round trip, but for a shard that has grown.
+
+        In a Cluster *asks* are run beside, not after.
+
+        Raises:
+            RemoteError: nothing is known of any of them.
+        """
+        raise NotImplementedError
 
     def __contains__(self, key: bytes) -> bool:
         return self.contains_many([key])[0]

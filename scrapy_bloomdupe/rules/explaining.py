@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
 
 
@@ -20,6 +21,8 @@ def explain(rules: RuleSet, url: str, spider: str | None = None) -> Iterator[str
     yield from _rules(rules, url, spider, decision)
     yield f"  key:     {decision.key}"
     yield f"  fetched: {'nothing, it is dropped' if decision.action == 'drop' else decision.url}"
+    if decision.expire is not None:
+        yield f"  expires: after {shown(decision.expire)}, by {decision.expire_by}"
     if decision.action == "keep":
         yield "  never a duplicate: missing = 'keep'"
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar
 
+import scrapy_bloomdupe.durations as durations
 from scrapy_bloomdupe.errors import ConfigurationError
 
 MISSING_POLICIES = ("url", "drop", "keep", "next")
@@ -103,6 +104,9 @@ class Rule:
             redirect: where a login form or a share page answers under such a URL, the page inside is a
             duplicate of it and is not fetched.
         priority: higher ones are asked first.
+        expire: seconds, or text such as "1h" or "7d", after which a page of these URLs is crawled again;
+            None: as ``BLOOMDUPE_EXPIRE`` says. Of several rules for a URL the one that decides, else the
+            first. It changes no key.
         examples: ``{"same": [url, ...]}`` or ``{"differ": [url, ...]}``; see ``bloomdupe rules check``.
     """
 
@@ -116,6 +120,14 @@ class Rule:
     unwrap: tuple[str, ...] = ()
     priority: int = 0
     examples: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # Not in the text of a rule, of which its digest is made: see ``RuleSet.digest``.
+    expire: float | None = field(default=None, repr=False)
+
+    @property
+    def makes_keys(self) -> bool:
+        """Whether it changes what a duplicate is, or what is fetched."""
+        says = self.key is not None or self.steps or self.unwrap or self.apply == "url"
+        return bool(says) or self.missing in ("drop", "keep")
 
     @property
     def namespace(self) -> str:
@@ -168,6 +180,8 @@ def _value(name: str, value: Any, kind: str, where: str) -> Any:
         return None if value is None else _from_mapping(Key, _mapping(value, inner), inner)
     if name == "examples":
         return _examples(value, inner)
+    if name == "expire":
+        return None if value is None else _seconds(value, inner)
     if kind.startswith("tuple"):
         values = (value,) if isinstance(value, str) else value
         if not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
@@ -178,6 +192,13 @@ def _value(name: str, value: Any, kind: str, where: str) -> Any:
     if not isinstance(value, expected):
         raise ConfigurationError(f"{inner}: {value!r:.80} should be {kind}")
     return value
+
+
+def _seconds(value: Any, where: str) -> float:
+    try:
+        return durations.parse(value)
+    except ValueError as exc:
+        raise ConfigurationError(f"{where}: {exc}") from None
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
@@ -222,9 +243,10 @@ def _check(rule: Rule, where: str) -> None:
         raise ConfigurationError(
             f"{where}: namespace={rule.namespace!r} is taken by keys that no rule makes; choose another name"
         )
-    says = rule.key is not None or rule.steps or rule.unwrap or rule.apply == "url"
-    if not says and rule.missing in ("url", "next"):
-        raise ConfigurationError(f"{where}: it says nothing; give it a key, steps, unwrap, missing, or apply")
+    if not rule.makes_keys and rule.expire is None:
+        raise ConfigurationError(
+            f"{where}: it says nothing; give it a key, steps, unwrap, missing, apply, or expire"
+        )
     for host in (*rule.match.domain, *rule.match.host):
         if not _HOST.fullmatch(host) or _PORT.fullmatch(host):
             raise ConfigurationError(

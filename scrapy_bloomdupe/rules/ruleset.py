@@ -42,6 +42,8 @@ class Decision:
         source: which of the rule's sources gave the id; None: none.
         steps_by: the rule or preset whose steps made the canonical URL; None: nobody asked for any,
             and the key is what two spellings of a URL have in common by the standards.
+        expire: seconds after which the page is crawled again; None: no rule says so.
+        expire_by: name of the rule that does.
     """
 
     action: str
@@ -51,6 +53,13 @@ class Decision:
     missed: str | None = None
     source: str | None = None
     steps_by: str | None = None
+    expire: float | None = None
+    expire_by: str | None = None
+
+    @property
+    def under(self) -> str | None:
+        """Name of the rule or preset under which the key is remembered, to forget by; None: there is none."""
+        return self.rule or self.expire_by or self.steps_by
 
     def digest(self) -> bytes:
         """Return the 20 bytes of the key."""
@@ -127,8 +136,13 @@ class RuleSet:
         return cls(preset, ordered)
 
     def digest(self) -> dict[str, str]:
-        """Return a digest per rule and, under ``*``, one of the whole: what the keys mean."""
-        digests = {rule.name: _digest(repr(replace(rule, examples=()))) for rule in self.rules}
+        """Return a digest per rule and, under ``*``, one of the whole: what the keys mean. Empty: no rule
+        and no preset makes keys."""
+        digests = {
+            rule.name: _digest(repr(replace(rule, examples=()))) for rule in self.rules if rule.makes_keys
+        }
+        if not digests and self.preset is None:
+            return {}
         whole = repr((ENGINE_VERSION, self.preset, self.canonical.names, list(digests.items())))
         return {"*": _digest(whole), **digests}
 
@@ -186,6 +200,7 @@ class RuleSet:
         page = self.page(url)
         canonical, steps_by = self.canonical, self.preset
         missed: str | None = None
+        lasting: Rule | None = None
 
         def by_url(action: str, rule: str | None, fetched: str, missed: str | None) -> Decision:
             if page.normal is not None and canonical.names == self._bare.names:
@@ -193,13 +208,18 @@ class RuleSet:
             else:
                 form = canonical.of_parsed(url, page.normal, page.parts)
             key = _key("url", (form,))
-            return Decision(action, key, rule, fetched, missed=missed, steps_by=steps_by)
+            decision = Decision(action, key, rule, fetched, missed=missed, steps_by=steps_by)
+            return decision if lasting is None else _lasting(decision, lasting)
 
         for position in self._index.candidates(page.host):
             compiled = self._compiled[position]
             rule = compiled.rule
             if compiled.matcher.refusal(page, spider) is not None:
                 continue
+            # One that hands on what has no id is for pages that have one.
+            hands_on = rule.key is not None and rule.missing == "next"
+            if rule.expire is not None and (lasting is None or rule.is_last) and not hands_on:
+                lasting = rule
             if rule.steps and canonical is self.canonical:
                 canonical, steps_by = compiled.canonical, rule.name
             fetched = compiled.fetch(url) if compiled.fetch is not None else url
@@ -216,11 +236,15 @@ class RuleSet:
             if found is not None:
                 source, values = found
                 key = _key(rule.namespace, values)
-                return Decision("key", key, rule.name, fetched, source=source)
+                decision = Decision("key", key, rule.name, fetched, source=source)
+                # The one that decides goes before another one that is for this URL too.
+                lasting = rule if rule.expire is not None else lasting
+                return decision if lasting is None else _lasting(decision, lasting)
             if rule.unwrap and depth and (inner := _nested(page, rule.unwrap)) is not None:
                 nested = self._decide(inner, spider, depth - 1)
                 if nested.rule is not None and nested.action == "key":
-                    return replace(nested, url=fetched)
+                    nested = replace(nested, url=fetched)
+                    return nested if lasting is None or nested.expire else _lasting(nested, lasting)
             if rule.key is not None or rule.missing != "url":
                 missed = missed or rule.name
             if rule.missing in ("drop", "keep"):
@@ -241,6 +265,10 @@ class RuleSet:
             fetch = pipeline([name for name in canonical.names if name not in unsafe])
         extractor = Extractor(rule.key, where) if rule.key is not None else None
         return _Compiled(rule, Matcher(rule.match), extractor, canonical, fetch)
+
+
+def _lasting(decision: Decision, rule: Rule) -> Decision:
+    return replace(decision, expire=rule.expire, expire_by=rule.name)
 
 
 def _rank(rule: Rule) -> tuple[int, int]:

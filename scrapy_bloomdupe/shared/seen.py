@@ -67,7 +67,7 @@ class SharedSeen:
         self._asks_local = local.store is not None or policy == "negatives"
         self._claims = claims
         self._clock = clock
-        self._known = KnownKeys(cache_size)
+        self._known = KnownKeys(cache_size, clock)
         self._owed: set[bytes] = set(claims.keys) if claims is not None else set()
         self._left: dict[bytes, tuple[Verdict | BloomdupeError, float]] = {}
         self._asking: set[bytes] = set()
@@ -104,19 +104,33 @@ class SharedSeen:
         """Keys that were asked for and may belong to nobody: they pass when they come."""
         return len(self._owed)
 
-    def check_and_add(self, key: bytes) -> Verdict:
+    @property
+    def can_forget(self) -> bool:
+        """Whether ``forget`` is possible at all."""
+        return self.store is not None
+
+    def check_and_add(
+        self, key: bytes, url: str = "", rule: str | None = None, expire: float | None = None
+    ) -> Verdict:
         """Judge *key* and remember it; asks the server, and waits, if nothing else knows.
+
+        Args:
+            key: as for ``seen.SeenSet``, as are *url* and *rule*, which only this crawl's own store keeps.
+            expire: not kept by a server; ignored.
 
         Raises:
             RemoteError, StoreError: nothing is proved, so the page must not be called seen.
         """
         left = self._left.pop(key, None)
         if left is not None:
-            return self._use(key, left[0])
+            return self._use(key, left[0], url, rule)
         if key in self._owed:
             self._owed.discard(key)
             self.num_owed_passed += 1
-            return self._use(key, Verdict.NEW)
+            return self._use(key, Verdict.NEW, url, rule)
+        if key in self._asking:
+            # Whoever asked will be told, and takes it if it is granted. Not to be remembered: see ``is_own``.
+            return Verdict.DUPLICATE
         if (known := self._known_here(key)) is not None:
             return known
         if self._claims is not None:
@@ -125,7 +139,7 @@ class SharedSeen:
             verdict: Verdict | BloomdupeError = self.parts.judge([key])[0]
         except BloomdupeError as exc:
             verdict = exc
-        return self._use(key, verdict)
+        return self._use(key, verdict, url, rule)
 
     def check_and_add_many(self, keys: Sequence[bytes]) -> list[Verdict]:
         """Judge *keys* as ``check_and_add`` does one after the other, in one round trip.
@@ -157,9 +171,10 @@ class SharedSeen:
             and self._known_here(key) is None
         ]
 
-    def is_being_asked(self, key: bytes) -> bool:
-        """Return whether the answer for *key* is on its way."""
-        return key in self._asking
+    def is_own(self, key: bytes) -> bool:
+        """Return whether this crawl was granted *key*, as far as it remembers: nobody else gives it back, and
+        no answer that is on its way can make it new."""
+        return self._known.is_own(key)
 
     def begin(self, keys: Sequence[bytes]) -> None:
         """Note that the server will be asked for *keys*, which ``unknown`` gave.
@@ -199,9 +214,12 @@ class SharedSeen:
                 continue
             self.num_unused += 1
             self._owed.add(key)
+            self._known.discard(key)
             # Uncertain ones are not given back: another crawl may have been granted them.
             if isinstance(answer, Verdict) and self.store is not None:
                 returned.append(key)
+        if self._owed:
+            self.on_forget()
         self._end(ended)
         return returned
 
@@ -218,10 +236,29 @@ class SharedSeen:
         self.on_forget()
 
     def given_back(self, keys: Sequence[bytes], *, done: bool) -> None:
-        """Note what became of ``unused`` keys; those that could not be given back stay owed."""
+        """Note what became of ``unused`` keys; those that could not be given back stay owed, and those that a
+        filter of this crawl's own would go on to call seen."""
         if done:
-            self._owed.difference_update(keys)
-            self._end(keys)
+            ended = [key for key in keys if not self._is_sealed(key)]
+            self._owed.difference_update(ended)
+            self._end(ended)
+
+    def emptied(self, *, with_queue: bool) -> None:
+        """What had been seen is gone from the server: what others were granted is not known any more, nor
+        what a filter of this crawl's own says of it.
+
+        Args:
+            with_queue: the requests that were granted were there, too, and are gone with it.
+        """
+        if with_queue:
+            self._known.clear()
+        else:
+            self._known.forget_foreign()
+        self._asks_local = self._local.store is not None and not with_queue
+        self.on_forget()
+
+    def _is_sealed(self, key: bytes) -> bool:
+        return self._asks_local and self._local.store is None and key in self._local
 
     def hold(self, key: bytes) -> None:
         """Keep *key*, which was just called new, in memory only until ``release``: after a crash it passes
@@ -293,18 +330,18 @@ class SharedSeen:
             return Verdict.UNCONFIRMED if self._local.store is None else Verdict.DUPLICATE
         return None
 
-    def _use(self, key: bytes, answer: Verdict | BloomdupeError) -> Verdict:
+    def _use(self, key: bytes, answer: Verdict | BloomdupeError, url: str, rule: str | None) -> Verdict:
         """The request of *key* is judged by *answer*."""
         if isinstance(answer, Verdict) and answer not in _GRANTED:
-            self._known.put(key, answer)
+            self._known.put_foreign(key, answer)
             if self._keeps_local and self._local.store is None:
-                self._local.check_and_add(key)
+                self._local.check_and_add(key, url, rule)
             self._end([key])
             return answer
         # It passes, and this crawl does not need it a second time. Not surely seen by all: not exact there.
-        self._known.put(key, Verdict.DUPLICATE)
+        self._known.put_own(key, Verdict.DUPLICATE)
         self._scheduled[key] = None
-        here = self._local.check_and_add(key) if self._keeps_local else Verdict.NEW
+        here = self._local.check_and_add(key, url, rule) if self._keeps_local else Verdict.NEW
         if isinstance(answer, BloomdupeError):
             raise answer
         if here is not Verdict.NEW and not self._asks_local:

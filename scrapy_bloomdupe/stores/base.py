@@ -10,19 +10,22 @@ from typing import Protocol, runtime_checkable
 class Store(Protocol):
     """A set of whole keys, never truncated, that says what is certainly in it.
 
-    What ``add`` or ``put`` took is visible at once, and on the disk after ``flush``.
+    What ``add`` or ``put`` took is visible at once, and on the disk after ``flush``. With every key it keeps
+    a few bytes that mean nothing to it, see ``stamps``; a
+    store on a server does not (``Valueless``).
     """
 
-    def add(self, key: bytes) -> bool:
-        """Add *key*; return whether it is newly added. Both answers are proofs.
+    def add(self, key: bytes, value: bytes = b"") -> bool:
+        """Add *key* with *value*; return whether it is newly added. Both answers are proofs. One that is in
+        keeps the value it has.
 
         Raises:
             StoreError: the store could not answer or take it; nothing is known of the key.
         """
         ...
 
-    def put(self, key: bytes) -> None:
-        """Add *key* without asking: for a key that is known to be new. Adding twice does no harm.
+    def put(self, key: bytes, value: bytes = b"") -> None:
+        """Add *key* without asking: for a key that is known to be new, or to get *value* instead of its own.
 
         Raises:
             StoreError: as ``add``.
@@ -37,16 +40,24 @@ class Store(Protocol):
         """
         ...
 
-    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
-        """Add *keys* one after the other; return the answers of ``add``.
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of *key*, None: it is not in. Both answers are proofs.
+
+        Raises:
+            StoreError: as ``__contains__``.
+        """
+        ...
+
+    def add_many(self, keys: Sequence[bytes], value: bytes = b"") -> list[bool]:
+        """Add *keys* one after the other, all with *value*; return the answers of ``add``.
 
         Raises:
             StoreError: as ``add``; nothing is known of any of the keys.
         """
         ...
 
-    def put_many(self, keys: Sequence[bytes]) -> None:
-        """Add *keys* without asking.
+    def put_many(self, keys: Sequence[bytes], value: bytes = b"") -> None:
+        """Add *keys* without asking, all with *value*.
 
         Raises:
             StoreError: as ``put``; nothing is known of any of the keys.
@@ -63,6 +74,10 @@ class Store(Protocol):
 
     def iter_keys(self) -> Iterator[bytes]:
         """Give every key once, in no promised order. Keys added meanwhile may or may not come."""
+        ...
+
+    def iter_items(self) -> Iterator[tuple[bytes, bytes]]:
+        """As ``iter_keys``, with their values."""
         ...
 
     def count(self) -> int:
@@ -84,3 +99,19 @@ class Store(Protocol):
             StoreError: not everything could be written.
         """
         ...
+
+
+class Valueless:
+    """Part of a store that keeps keys and drops their values: one that many crawls share."""
+
+    def __contains__(self, key: bytes) -> bool:
+        raise NotImplementedError
+
+    def iter_keys(self) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def get(self, key: bytes) -> bytes | None:
+        return b"" if key in self else None
+
+    def iter_items(self) -> Iterator[tuple[bytes, bytes]]:
+        return ((key, b"") for key in self.iter_keys())

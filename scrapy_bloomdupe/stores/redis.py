@@ -17,6 +17,7 @@ from scrapy_bloomdupe.remote.memory import Memory
 from scrapy_bloomdupe.remote.memory import read as read_memory
 from scrapy_bloomdupe.remote.meta import Meta
 from scrapy_bloomdupe.remote.naming import MAX_SHARDS
+from scrapy_bloomdupe.stores.base import Valueless
 
 MAX_KEY_SIZE = 511
 #: Keys in one question: some 5 ms of the server, in which it answers nobody else.
@@ -63,7 +64,7 @@ return {0}
 )
 
 
-class RedisStore:
+class RedisStore(Valueless):
     """An exact store in sets on a server; the contract is ``stores.base.Store``. Made by ``open``.
 
     Any thread may use it. What it took is on the server at once. Every question raises RemoteError, which is
@@ -182,16 +183,16 @@ class RedisStore:
         """
         return read_memory(self.server)
 
-    def add(self, key: bytes) -> bool:
+    def add(self, key: bytes, value: bytes = b"") -> bool:
         return self.add_many([key])[0]
 
-    def put(self, key: bytes) -> None:
+    def put(self, key: bytes, value: bytes = b"") -> None:
         self.put_many([key])
 
     def remove(self, key: bytes) -> None:
         self.remove_many([key])
 
-    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+    def add_many(self, keys: Sequence[bytes], value: bytes = b"") -> list[bool]:
         """Add *keys* in one round trip; return the answers of ``add``. Of workers that add the same key at
         once exactly one is told that it is new."""
         return self._each("SADD", keys)
@@ -214,7 +215,7 @@ class RedisStore:
 
         return [(_EACH, call) for call in calls], read
 
-    def put_many(self, keys: Sequence[bytes]) -> None:
+    def put_many(self, keys: Sequence[bytes], value: bytes = b"") -> None:
         self._all("SADD", keys)
 
     def remove_many(self, keys: Sequence[bytes]) -> None:

@@ -24,6 +24,7 @@ from scrapy_bloomdupe.errors import (
     StateNotFound,
     StoreError,
 )
+from scrapy_bloomdupe.stores.base import Valueless
 from scrapy_bloomdupe.stores.sqlengine import Database
 from scrapy_bloomdupe.stores.sqltables import MAX_KEY_SIZE, MAX_NAMESPACE_SIZE, TABLE, describe, sqlalchemy
 
@@ -35,7 +36,7 @@ _BATCH = 1_000
 _CHUNK = 10_000
 
 
-class SqlStore:
+class SqlStore(Valueless):
     """An exact store in a database; the contract is ``stores.base.Store``. Made by ``open``.
 
     Any thread may use it. Every call is a transaction of its own: what it took is in the database when it
@@ -155,16 +156,16 @@ class SqlStore:
 
         return self.database.run(remove, slow=True)
 
-    def add(self, key: bytes) -> bool:
+    def add(self, key: bytes, value: bytes = b"") -> bool:
         return self.add_many([key])[0]
 
-    def put(self, key: bytes) -> None:
+    def put(self, key: bytes, value: bytes = b"") -> None:
         self.put_many([key])
 
     def remove(self, key: bytes) -> None:
         self.remove_many([key])
 
-    def add_many(self, keys: Sequence[bytes]) -> list[bool]:
+    def add_many(self, keys: Sequence[bytes], value: bytes = b"") -> list[bool]:
         """Add *keys* in one transaction; return the answers of ``add``."""
         # In order: two workers that add the same keys each in its own would wait for each other forever.
         unique = sorted(set(self._checked(keys)))
@@ -177,7 +178,7 @@ class SqlStore:
             new.discard(key)
         return found
 
-    def put_many(self, keys: Sequence[bytes]) -> None:
+    def put_many(self, keys: Sequence[bytes], value: bytes = b"") -> None:
         self.add_many(keys)
 
     def remove_many(self, keys: Sequence[bytes]) -> None:

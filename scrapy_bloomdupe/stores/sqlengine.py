@@ -177,7 +177,7 @@ class Database:
         for table in tables:
             try:
                 self.run(lambda to, one=table: one.create(to, checkfirst=True), slow=True)  # type: ignore[misc]
-            except RemoteRefused:
+            except RemoteError:
                 # Several workers that begin at once: the others find it there.
                 if not self.run(lambda to, one=table: self._sql.inspect(to).has_table(one.name), slow=True):  # type: ignore[misc]
                     raise

@@ -20,7 +20,7 @@ from scrapy.utils.misc import load_object
 from scrapy.utils.test import get_crawler
 from servers import Server
 
-from scrapy_bloomdupe.settings import SETTINGS
+from scrapy_bloomdupe.settingtable import SETTINGS
 
 #: What every other one is compared with.
 BASE = "Scrapy"

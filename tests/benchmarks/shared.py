@@ -191,8 +191,8 @@ def main() -> None:
     kinds: Sequence[str] = arguments.kinds
     far_names = FAR
     if arguments.quick:
-        rounds, count, pages, sizes = 1, 300, 4, [20_000]
-        kinds, far_names = ("foreign",), (filters.BITMAP_SET, filters.JOURNAL, SCRAPY_REDIS)
+        rounds, count, pages, sizes = 1, 300, 2, [20_000]
+        kinds, far_names = ("foreign",), (filters.BITMAP_SET, SCRAPY_REDIS)
     links: Found = {}
     crawls: Found = {}
     memory: Found = {}

@@ -1,0 +1,107 @@
+"""Does a process see what others do to the gate that it has open: add, grow, replace, break?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+from conftest import StartPython
+from gates import build, change_format
+
+from scrapy_bloomdupe.gate.building import add_to_gate, build_gate
+
+# Answers each line of its input at once; never looks at the path unless a test says how often.
+READER = """
+import json
+from scrapy_bloomdupe.gate.gate import Gate
+told = []
+say = lambda exc, in_force: told.append(repr(exc))
+gate = Gate.open(sys.argv[1], check_every=float(sys.argv[2]), on_problem=say)
+print("open", flush=True)
+for line in sys.stdin:
+    print(json.dumps([gate.might_contain(text) for text in json.loads(line)]), flush=True)
+"""
+
+
+class Reader:
+    """Another process with the gate open."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        assert process.stdout is not None
+        assert "open\n" == process.stdout.readline()
+
+    def has(self, *texts: str) -> list[bool]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(texts) + "\n")
+        self._process.stdin.flush()
+        found: list[bool] = json.loads(self._process.stdout.readline())
+        return found
+
+
+def test_what_is_added_passes_at_once_in_a_process_that_has_the_gate_open(
+    tmp_path: Path, start_python: StartPython
+) -> None:
+    path = build(tmp_path / "ids.gate")
+    reader = Reader(start_python(READER, path, 3600))
+    for number in range(20):
+        assert [False] == reader.has(f"new {number}")
+        add_to_gate(path, [f"NEW {number}"])
+        assert [True] == reader.has(f"new {number}")
+    assert [True, False] == reader.has("alpha", "gamma")
+
+
+def test_what_is_added_to_a_full_gate_that_grows_passes_at_once(
+    tmp_path: Path, start_python: StartPython
+) -> None:
+    path = build(tmp_path / "ids.gate", ["alpha"], capacity=50)
+    reader = Reader(start_python(READER, path, 3600))
+    for start in range(0, 2000, 400):
+        texts = [f"new {number}" for number in range(start, start + 400)]
+        add_to_gate(path, texts)
+        assert [True] * 400 == reader.has(*texts)
+    assert [True, False] == reader.has("alpha", "gamma")
+
+
+def test_a_replaced_gate_is_taken_without_rejecting_what_both_have(
+    tmp_path: Path, start_python: StartPython
+) -> None:
+    path = build(tmp_path / "ids.gate", ["always", "version 1"])
+    script = """
+from scrapy_bloomdupe.gate.gate import Gate
+told = []
+gate = Gate.open(sys.argv[1], check_every=0.01, on_problem=lambda exc, _: told.append(repr(exc)))
+print("open", flush=True)
+asked = wrong = 0
+while not gate.might_contain("the end"):
+    asked += 1
+    wrong += not gate.might_contain("always")
+print(asked > 100, wrong, gate.info().version, told, flush=True)
+"""
+    process = start_python(script, path)
+    assert process.stdout is not None
+    assert "open\n" == process.stdout.readline()
+    for version in range(2, 12):
+        build_gate(path, ["always", f"version {version}"])
+        time.sleep(0.02)
+    build_gate(path, ["always", "the end"])
+    # "the end" may have been a false pass of an earlier version: once in a hundred thousand versions.
+    assert "True 0 12 []\n" == process.stdout.readline()
+
+
+def test_a_broken_file_in_its_place_changes_nothing_and_a_whole_one_is_taken(
+    tmp_path: Path, start_python: StartPython
+) -> None:
+    path = build(tmp_path / "ids.gate")
+    reader = Reader(start_python(READER, path, 0))
+    broken = build(tmp_path / "broken.gate", ["gamma"])
+    change_format(broken, 9)
+    broken.rename(path)
+    assert [True, False] == reader.has("alpha", "gamma")
+    path.unlink()
+    assert [True, False] == reader.has("alpha", "gamma")
+    build_gate(path, ["gamma"])
+    assert [False, True] == reader.has("alpha", "gamma")
