@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crawling import FILTER, Crawl, run, running
+from crawling import FILTER, Crawl, filtering, run, running
 from kinds import name
 from mocksite import Area, Site, mock_site
+from scrapy import Request
+from scrapy.utils.request import fingerprint
 from servers import Valkey
 
 PAGES = 60
@@ -105,3 +107,19 @@ def test_pending_requests_that_a_server_calls_seen_are_not_moved_aside(
     assert [] == list((tmp_path / "job" / "bloomdupe").glob("old-*"))
     run(tmp_path, {**exact, **job}, start=start_of(area, 3))
     assert [] == lost(area)
+
+
+def test_a_request_that_came_before_the_answer_does_not_hide_what_was_granted(exact: dict[str, Any]) -> None:
+    request = Request("http://shop.example/page")
+    with filtering(None, **{one: exact[one] for one in exact if one.startswith("BLOOMDUPE")}) as (
+        ours,
+        _,
+    ):
+        state = ours._state
+        assert state is not None
+        assert state.shared is not None
+        key = fingerprint(request)
+        state.shared.begin([key])
+        assert ours.request_seen(request.copy())
+        state.shared.leave([key], state.shared.parts.judge([key]))
+        assert [False, True] == [ours.request_seen(request.copy()) for _ in range(2)]
