@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from scrapy_bloomdupe.errors import ConfigurationError, FilterError, StateMismatch
+from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.filters.remotefilter import RemoteFilter
 from scrapy_bloomdupe.remote.replacing import Replacing
 from scrapy_bloomdupe.shared.filling import IMPORTING
@@ -107,6 +108,7 @@ def rebuild(
                 f"version of it cannot have {error_rate:g}. Take that or less, or another BLOOMDUPE_KEY"
             )
         new = filter.begin(work, capacity=capacity, error_rate=error_rate)
+        new.on_growth = _refuse_overfull
         count = _fill(new, _batches(progress(store.iter_keys(), expected)), work, pace)
         work.keep(new.parts())
         new.info()  # all parts are there
@@ -149,6 +151,11 @@ def _fill(
     if new.info().num_keys < 0.99 * added - 100:
         raise FilterError(5, f"{new.path}: the new version counts {new.num_keys:,} keys of {added:,}")
     return count
+
+
+def _refuse_overfull(growth: Growth) -> None:
+    if growth.error is not None:
+        raise FilterError(28, f"the new version could not grow: {growth.error}")
 
 
 def _check(new: RemoteFilter, keys: list[bytes]) -> None:
