@@ -257,7 +257,9 @@ class BloomDupeFilter(JudgingFilter):
         self._known_verdict = stats.VERDICTS[known]
         if self._crawler is not None:
             self._register(self._crawler)
-        tasks: list[Task] = [Renewer(state, self._watch, read.rebuild_layers)] if read.rebuild_layers else []
+        tasks: list[Task] = []
+        if read.rebuild_layers or read.rebuild_every is not None:
+            tasks.append(Renewer(state, self._watch, read.rebuild_layers, read.rebuild_every, self.clock))
         if isinstance(state.filter, GenerationalFilter):
             tasks.append(TurnWatch(state.filter, self._watch))
         self._committer = Committer(state, self._watch, self._journaling, tasks)
