@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scrapy_bloomdupe.addon import Addon
-    from scrapy_bloomdupe.dupefilter import BloomDupeFilter, unseen
+    from scrapy_bloomdupe.dupefilter import BloomDupeFilter
     from scrapy_bloomdupe.errors import BloomdupeError
     from scrapy_bloomdupe.filters.bloom import BloomFilter
     from scrapy_bloomdupe.fingerprinter import RulesFingerprinter
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from scrapy_bloomdupe.gate.gate import Gate
     from scrapy_bloomdupe.gatemiddleware import GateMiddleware
     from scrapy_bloomdupe.journalmiddleware import JournalMiddleware
+    from scrapy_bloomdupe.judging import unseen
     from scrapy_bloomdupe.middleware import UrlRulesMiddleware
     from scrapy_bloomdupe.rules.rule import Key, Match, Rule
     from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
@@ -74,7 +75,7 @@ _HOMES = {
     "UrlRulesMiddleware": "middleware",
     "Verdict": "seen",
     "build_gate": "gate.building",
-    "unseen": "dupefilter",
+    "unseen": "judging",
 }
 
 

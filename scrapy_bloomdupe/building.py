@@ -20,8 +20,9 @@ from scrapy_bloomdupe.stores.base import Store
 Progress = Callable[[Iterable[bytes], int], Iterable[bytes]]
 
 
-#: In the identity of a filter that was made anew: which one of its state it is.
+#: In the identity of a filter that was made anew: which one of its state it is, and since when.
 VERSION_MARK = "version"
+BUILT_MARK = "built"
 
 
 def version_of(identity: Mapping[str, str]) -> int:
@@ -30,9 +31,16 @@ def version_of(identity: Mapping[str, str]) -> int:
     return int(found) if found.isdecimal() else 1
 
 
-def with_version(identity: Mapping[str, str], version: int) -> dict[str, str]:
-    """Return the identity of the filter that has the number *version*."""
-    return {**identity, VERSION_MARK: str(version)}
+def with_version(identity: Mapping[str, str], version: int, built: float) -> dict[str, str]:
+    """Return the identity of the filter that has the number *version* and was made anew at *built*, seconds
+    since 1970."""
+    return {**identity, VERSION_MARK: str(version), BUILT_MARK: str(int(built))}
+
+
+def built_of(filter: LocalFilter) -> int:  # noqa: A002
+    """Return when *filter* was made, the first one or anew, in seconds since 1970."""
+    found = filter.identity.get(BUILT_MARK, "")
+    return int(found) if found.isdecimal() else filter.created
 
 
 @dataclass(frozen=True)

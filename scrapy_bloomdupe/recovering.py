@@ -7,6 +7,7 @@ disk. Looks at the counts and at a sample: ``rebuilding.check`` looks at everyth
 from __future__ import annotations
 
 import random
+import time
 
 from scrapy_bloomdupe.building import build_filter, roomy, version_of, with_version
 from scrapy_bloomdupe.errors import StateCorrupt, StoreError
@@ -49,7 +50,7 @@ def recover(state: State) -> None:
             store,
             roomy(old, count),
             filter_id=old.filter_id,
-            identity=with_version(old.identity, version_of(old.identity) + 1),
+            identity=with_version(old.identity, version_of(old.identity) + 1, time.time()),
             created=old.created,
             progress=lambda keys, _: keys,
         )

@@ -48,13 +48,14 @@ class Renewal:
     Args:
         state: it has an exact store in a file, and shares nothing.
         values: of the new filter.
+        now: seconds since 1970.
 
     Raises:
         ConfigurationError: a value is out of its range.
         StateUnusable, FilterError: there is no room; nothing has changed.
     """
 
-    def __init__(self, state: State, values: FilterValues) -> None:
+    def __init__(self, state: State, values: FilterValues, now: float) -> None:
         store, old = state.store, state.filter
         assert isinstance(store, LmdbStore)
         assert isinstance(state.seen, SeenSet)
@@ -70,7 +71,7 @@ class Renewal:
             state.directory,
             values,
             filter_id=old.filter_id,
-            identity=with_version(old.identity, self.version),
+            identity=with_version(old.identity, self.version, now),
             created=old.created,
         )
         store.on_written = self._written

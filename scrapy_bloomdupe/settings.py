@@ -48,6 +48,8 @@ DEFAULT_CACHE_SIZE = 16_000_000
 # A layer costs a microsecond per look, making the filter anew 3 us per key: with four layers that has been
 # earned when every key has been asked for once more.
 DEFAULT_REBUILD_LAYERS = 4
+# What is forgotten leaves its bits, which cost a question to the store each: most crawls forget little.
+DEFAULT_REBUILD_EVERY = None
 # The filter saves the store nine questions in ten.
 DEFAULT_POLICY = "positives"
 # A page crawled twice is a cost; a crawl that stands still is one, too.
@@ -95,6 +97,7 @@ class BloomdupeSettings:
         retry_failed: requests that ended in failure are kept for the next run.
         cache_size: bytes for URLs that were seen last.
         rebuild_layers: the filter is made anew in mid-crawl when it has so many layers; 0: never.
+        rebuild_every: seconds since it was made after which it is, too; None: never.
         shared: what is shared with other crawls; None: nothing.
         history: seconds between two samples of the figures; 0: none are kept.
         metrics_port: where Prometheus finds them; 0: any free port; None: nowhere.
@@ -109,6 +112,7 @@ class BloomdupeSettings:
     retry_failed: bool
     cache_size: int
     rebuild_layers: int = 0
+    rebuild_every: float | None = DEFAULT_REBUILD_EVERY
     shared: SharedOptions | None = None
     history: float = DEFAULT_HISTORY
     metrics_port: int | None = None
@@ -179,7 +183,10 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
-        rebuild_layers=_rebuild_layers(values, store) if shared is None else 0,
+        rebuild_layers=_rebuild(values, store, "LAYERS", DEFAULT_REBUILD_LAYERS) or 0
+        if shared is None
+        else 0,
+        rebuild_every=_rebuild(values, store, "EVERY", DEFAULT_REBUILD_EVERY) if shared is None else None,
         shared=shared,
         history=values.get("BLOOMDUPE_HISTORY", DEFAULT_HISTORY),
         metrics_port=values.get("BLOOMDUPE_METRICS_PORT"),
@@ -241,15 +248,17 @@ def _bare_expire(values: Mapping[str, Any], *, counts: bool) -> float | None:
     return expire
 
 
-def _rebuild_layers(values: Mapping[str, Any], store: str | None) -> int:
+def _rebuild(values: Mapping[str, Any], store: str | None, when: str, default: Any) -> Any:
+    """Return what makes a filter due to be made anew; None: nothing."""
+    name = f"BLOOMDUPE_REBUILD_{when}"
     if store == "lmdb":
-        return int(values.get("BLOOMDUPE_REBUILD_LAYERS", DEFAULT_REBUILD_LAYERS))
-    if layers := values.get("BLOOMDUPE_REBUILD_LAYERS"):
+        return values.get(name, default)
+    if value := values.get(name):
         raise ConfigurationError(
-            f"BLOOMDUPE_REBUILD_LAYERS = {layers} needs BLOOMDUPE_STORE = 'lmdb', not {store!r}: a filter is "
-            "made anew from the keys of its store"
+            f"{name} = {value:g} needs BLOOMDUPE_STORE = 'lmdb', not {store!r}: a filter is made anew from "
+            "the keys of its store"
         )
-    return 0
+    return None
 
 
 def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> SharedOptions | None:

@@ -63,7 +63,7 @@ def state(tmp_path: Path) -> State:
 
 
 def begin(state: State) -> Renewal:
-    return Renewal(state, roomy(state.filter, state.num_keys()))
+    return Renewal(state, roomy(state.filter, state.num_keys()), 1_700_000_000)
 
 
 def finish(found: Renewal, between: Callable[[], object] = lambda: None) -> int:

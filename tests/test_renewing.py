@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crawling import filtering, idle_crawler
@@ -42,7 +43,7 @@ def always() -> None:
     renewal._CHUNK = max(2, PAGES // random.choice([25, 6, 1]))
     real = Renewer.__init__
 
-    def begin(self: Renewer, state: State, watch: Watch, layers: int) -> None:
+    def begin(self: Renewer, state: State, watch: Watch, *_: Any) -> None:
         real(self, state, watch, 1)
 
     Renewer.__init__ = begin  # type: ignore[method-assign]
@@ -195,3 +196,37 @@ def test_a_filter_in_use_grows_as_before_when_it_was_made_anew(tmp_path: Path) -
             state.seen.check_and_add(number.to_bytes(20, "big"))
         assert 2 == counted.get_value(stats.LAYERS)
     assert 250 == counted.get_value(stats.KEYS)
+
+
+def test_a_filter_is_made_anew_when_it_is_as_old_as_the_setting_says(tmp_path: Path) -> None:
+    state = open_or_create(tmp_path, StateOptions(1_000, 1e-6, "classic", "murmur3", "lmdb"))
+    keys = [number.to_bytes(20, "big") for number in range(200)]
+    for key in keys:
+        state.seen.check_and_add(key)
+    for key in keys[:150]:
+        state.seen.forget(key)
+    now = float(state.filter.created)
+    crawler = idle_crawler()
+    assert crawler.stats is not None
+
+    def ticked(later: float) -> int:
+        nonlocal now
+        now += later
+        # As in a new run: what is kept is kept in the file.
+        renewer = Renewer(state, Watch(crawler), 0, 3_600, lambda: now)
+        renewer.tick()
+        while renewer._renewal is not None:
+            renewer.tick()
+        return int(crawler.stats.get_value(stats.REBUILDS, 0))  # type: ignore[union-attr]
+
+    assert 0 == ticked(3_599)
+    assert 1 == ticked(1)
+    # The bits of what was forgotten are gone with the old one.
+    assert 50 == state.filter.num_keys
+    assert 1 == ticked(3_599)
+    assert 2 == ticked(1)
+    # A clock that is set back makes nothing due.
+    assert 2 == ticked(-1e8)
+    assert {Verdict.NEW} == {state.seen.check_and_add(key) for key in keys[:150]}
+    assert {Verdict.DUPLICATE} == {state.seen.check_and_add(key) for key in keys}
+    state.close()

@@ -230,6 +230,10 @@ def test_a_filter_without_a_store_is_not_made_anew_and_who_asks_for_it_is_told()
     assert 0 == read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=0).rebuild_layers
     # What a server knows is not in the store of this crawl.
     assert 0 == read(BLOOMDUPE_FILTER="redis://127.0.0.1", BLOOMDUPE_STORE="lmdb").rebuild_layers
+    assert 86_400 == read(BLOOMDUPE_REBUILD_EVERY="1d").rebuild_every
+    assert None is read().rebuild_every
+    with pytest.raises(ConfigurationError, match="BLOOMDUPE_REBUILD_EVERY = 86400 needs BLOOMDUPE_STORE"):
+        read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_EVERY="1d")
     with pytest.raises(
         ConfigurationError, match="BLOOMDUPE_REBUILD_LAYERS = 3 needs BLOOMDUPE_STORE = 'lmdb'"
     ):

@@ -84,7 +84,7 @@ def layered(num_layers: int, keys: list[bytes], others: list[bytes]) -> Mapping[
             state.flush()
         assert num_layers == state.filter.num_layers
         figures = {"before": us(state.filter.__contains__, others), "bytes": state.filter.num_bytes()}
-        renewal = Renewal(state, roomy(state.filter, state.num_keys()))
+        renewal = Renewal(state, roomy(state.filter, state.num_keys()), time.time())
         started, longest, done = time.process_time(), 0.0, False
         while not done:
             begun = time.process_time()
