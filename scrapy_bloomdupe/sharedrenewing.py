@@ -1,4 +1,4 @@
-"""When does a crawl make the filter anew that it shares? When that has many layers, and nobody else is at it.
+"""When does a crawl make the filter anew that it shares? If that has many layers or is old, and nobody is at it.
 
 In a thread of its own, with connections of its own, for about a tenth of the time: neither the crawl nor the
 server is kept from anything else. How it is done: ``shared.versions``.
@@ -38,8 +38,8 @@ class _Stopped(Exception):
 
 
 class SharedRenewer:
-    """Makes the filter of *parts* anew when it has ``rebuild_layers`` layers; a failure is counted, and the
-    last try.
+    """Makes the filter of *parts* anew when it has ``rebuild_layers`` layers or was made ``rebuild_every``
+    seconds ago; a failure is counted, and the last try.
 
     Args:
         parts: a filter, and a store with the keys of all.
@@ -84,7 +84,12 @@ class SharedRenewer:
                 self._tell()
 
     def _is_wanted(self, filter: RemoteFilter | None) -> bool:  # noqa: A002
-        return filter is not None and filter.num_layers >= self._options.rebuild_layers
+        if filter is None:
+            return False
+        layers, every = self._options.rebuild_layers, self._options.rebuild_every
+        if layers and filter.num_layers >= layers:
+            return True
+        return every is not None and time.time() - filter.created >= every
 
     def _run(self) -> None:
         try:

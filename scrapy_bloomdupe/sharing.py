@@ -447,7 +447,8 @@ def share(
     parts, notices = open_shared(options, spider=name, identity=identity)
     shared = state.share(parts, options.policy, cache_size=cache_size, sync=sync)
     state.notices += notices
-    renewer = SharedRenewer(parts, options, name, watch) if options.rebuild_layers else None
+    rebuilds = options.rebuild_layers or options.rebuild_every is not None
+    renewer = SharedRenewer(parts, options, name, watch) if rebuilds else None
     sharing = Sharing(
         crawler, state, shared, watch, options.on_empty, key_of, with_queue=with_queue, renewer=renewer
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,21 @@ def test_a_filter_of_many_layers_is_made_anew_beside_the_crawl(worker: Worker) -
     assert (2, 1) == (worker.filter.version, worker.filter.num_layers)
     worker.renewer.tick()
     assert worker.renewer._thread is None
+
+
+def test_an_old_filter_is_made_anew_too(worker: Worker) -> None:
+    worker.parts.judge(KEYS[:50])
+    # Keys that were given back leave their bits.
+    worker.parts.give_back(KEYS[:20])
+    worker.renewer._options = replace(worker.renewer._options, rebuild_layers=0, rebuild_every=3600.0)
+    worker.renewer.tick()
+    assert worker.renewer._thread is None
+    worker.renewer._options = replace(worker.renewer._options, rebuild_every=0.0)
+    worker.renewer.tick()
+    worker.ends()
+    assert 1 == worker.counted(stats.REBUILDS)
+    assert 30 == worker.filter.info().num_keys
+    assert {Verdict.NEW} == set(worker.parts.judge(KEYS[:20]))
 
 
 def test_what_another_crawl_has_done_is_not_done_again(worker: Worker) -> None:

@@ -91,7 +91,6 @@ class Meta:
             self.kind,
             params,
             self.identity,
-            created=self.created,
             ready=True,
             version=self.version + 1,
             replaces=(self.epoch, *self.replaces)[:_MAX_REPLACED],

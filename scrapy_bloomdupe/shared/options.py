@@ -23,6 +23,7 @@ class SharedOptions:
         on_empty: one of ``ON_EMPTY``.
         capacity, error_rate: of the shared filter.
         rebuild_layers: it is made anew from the shared store when it has so many layers; 0: never.
+        rebuild_every: seconds since it was made after which it is, too; None: never.
     """
 
     filter: str | None
@@ -33,6 +34,7 @@ class SharedOptions:
     capacity: int
     error_rate: float
     rebuild_layers: int = 0
+    rebuild_every: float | None = None
 
 
 def check(options: SharedOptions, *, local_store: str | None) -> None:
