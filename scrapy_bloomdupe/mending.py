@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 import scrapy_bloomdupe.remote.memory as memories
+import scrapy_bloomdupe.remote.meta as metas
 import scrapy_bloomdupe.shared.versions as versions
 from scrapy_bloomdupe.building import Progress
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
@@ -17,7 +18,6 @@ from scrapy_bloomdupe.filters.remotefilter import RemoteFilter
 from scrapy_bloomdupe.inventory import PARTS, clearing, look
 from scrapy_bloomdupe.remote.client import Server
 from scrapy_bloomdupe.remote.kept import parts_found
-from scrapy_bloomdupe.remote.meta import Meta
 from scrapy_bloomdupe.remote.replacing import OLD, OLD_SECONDS, leftovers, lock_name
 from scrapy_bloomdupe.shared.parts import RemoteStore
 from scrapy_bloomdupe.shared.versions import Rebuilt, VersionPlan
@@ -55,17 +55,16 @@ def check(
                 f"server are left, which nobody asks. {clearing(server, prefix, 'removes them')}"
             )
     for part, meta in found.metas.items():
-        unfinished, _ = _left(server, f"{prefix}:{part}", meta)
-        if unfinished:
-            yield (
-                f"{server.address} {prefix}:{part}: {unfinished:,} keys of the server are left of a version "
-                "that is not in force, and nobody asks them; the next `bloomdupe rebuild` removes them"
-            )
         if "importing" in meta.identity:
             yield (
                 f"{server.address} {prefix}:{part}: an import is under way, or was cut short and leaves out "
                 "part of what had been seen; run it again"
             )
+    if found.filter is not None and (unfinished := _left(found.filter)[0]):
+        yield (
+            f"{found.filter.path}: {unfinished:,} keys of the server are left of a version that is not in "
+            "force, and nobody asks them; the next `bloomdupe rebuild` removes them"
+        )
     exact = found.store or store
     if found.filter is None or exact is None:
         return
@@ -95,22 +94,23 @@ def notes(server: Server, prefix: str) -> Iterator[str]:
     Raises:
         RemoteError: the server did not say.
     """
-    for part, meta in look(server, prefix).metas.items():
-        _, old = _left(server, f"{prefix}:{part}", meta)
-        if old:
-            yield (
-                f"{server.address} {prefix}:{part}: {len(old):,} keys of the server are of the version "
-                f"before {meta.version}; they go by themselves within {OLD_SECONDS // 60} minutes, or with "
-                "the next `bloomdupe rebuild`"
-            )
+    found = look(server, prefix).filter
+    if found is not None and (old := _left(found)[1]):
+        yield (
+            f"{found.path}: {old:,} keys of the server are of the version before {found.version}; they go by "
+            f"themselves within {OLD_SECONDS // 60} minutes, or with the next `bloomdupe rebuild`"
+        )
 
 
-def _left(server: Server, name: str, meta: Meta) -> tuple[int, list[bytes]]:
-    """Return how many parts are of no version in force and stay, and those that were put aside and go."""
-    left = leftovers(parts_found(server, name), meta)
-    old = [one for one in left if one.endswith(OLD.encode()) and server.run("TTL", one) != -1]
-    under_way = server.run("EXISTS", lock_name(name))
-    return 0 if under_way else len(left) - len(old), old
+def _left(made: RemoteFilter) -> tuple[int, int]:
+    """Return how many parts are of no version in force and stay, and how many were put aside and go."""
+    names = parts_found(made.server, made.name)
+    meta = metas.read(made.server, f"{made.name}:meta")
+    if meta is None or made.server.run("EXISTS", lock_name(made.name)):
+        return 0, 0  # somebody is at it
+    left = leftovers(names, meta)
+    old = sum(one.endswith(OLD.encode()) and made.server.run("TTL", one) != -1 for one in left)
+    return len(left) - old, old
 
 
 def _shown(identity: Mapping[str, str], names: Iterable[str]) -> str:

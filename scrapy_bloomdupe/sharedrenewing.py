@@ -1,4 +1,4 @@
-"""When does a crawl make the filter anew that it shares? If that has many layers or is old, and nobody is at it.
+"""When does a crawl make the filter that it shares anew? If that has many layers or is old, one at a time.
 
 In a thread of its own, with connections of its own, for about a tenth of the time: neither the crawl nor the
 server is kept from anything else. How it is done: ``shared.versions``.

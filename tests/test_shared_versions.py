@@ -144,7 +144,7 @@ def test_workers_judge_while_it_is_rebuilt_and_each_key_is_granted_once(place: P
         at = COUNT
         try:
             while not ended.is_set():
-                # Both ask for the same, and for what was there.
+                # All ask for the same, and for what was there; two of them share their connections.
                 batch = [key(one) for one in range(at - 30, at + 20)]
                 answers = workers[number].judge(batch)
                 granted[number] += [
@@ -154,7 +154,7 @@ def test_workers_judge_while_it_is_rebuilt_and_each_key_is_granted_once(place: P
         except BaseException as exc:
             errors.append(exc)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1, 1)]
     for thread in threads:
         thread.start()
     done = made_anew(builder)
@@ -170,7 +170,7 @@ def test_workers_judge_while_it_is_rebuilt_and_each_key_is_granted_once(place: P
     assert numbers == set(both)
     found = filter_of(builder).contains_many([*KEYS, *both])
     # In a Cluster the store is asked after the filter: a batch of each worker may be between the two.
-    assert found.count(False) <= 2 * 50
+    assert found.count(False) <= 3 * 50
     assert [1] * 2 == [len(set(worker.judge(both))) for worker in workers]
     assert {3} == {filter_of(worker).version for worker in workers}
 

@@ -66,6 +66,11 @@ class RemoteFilter:
         return f"{self.server.address} {self._kept.name}"
 
     @property
+    def name(self) -> str:
+        """What all its names on the server begin with."""
+        return self._kept.name
+
+    @property
     def filter_id(self) -> bytes:
         """16 bytes, others after every time that it was made anew."""
         return self._kept.meta.epoch

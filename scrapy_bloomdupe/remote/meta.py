@@ -218,7 +218,10 @@ def compare(where: str, found: Meta, wanted: Mapping[str, Any]) -> None:
             continue
         if found.version > 1 and (name in _OF_SIZE or (name == "error_rate" and made and made < value)):
             continue
+        rebuild = (
+            " `bloomdupe rebuild` where it has a store, or" if name in ("capacity", "error_rate") else ""
+        )
         raise StateMismatch(
             f"{where} was made with {name}={made!r}, settings ask for {value!r}; take {made!r}, use "
-            "another BLOOMDUPE_KEY, or run `bloomdupe clear` on it to start anew"
+            f"another BLOOMDUPE_KEY, or run{rebuild} `bloomdupe clear` on it to start anew"
         )
