@@ -158,15 +158,12 @@ class RemoteFilter:
         number = self._num_shards(self.server, capacity, error_rate, self.num_shards)
         meta = work.new = work.old.next({**params, "shards": number})
         new = type(self)(self.server, self._kept.name.removesuffix(":filter"), meta.params, {}, None)
+        work.parts = lambda: new._parts(meta)
         new._make(meta)
         new._load(meta)
         new._kept.meta = meta
-        work.keep_unfinished(new.parts())
+        work.keep_unfinished()
         return new
-
-    def parts(self) -> list[str]:
-        """Return the names of its parts, as far as this process was told."""
-        return self._parts(self._kept.meta)
 
     def groups(self, meta: Meta) -> Iterable[Sequence[str]]:
         """Return the names that parts of the version of *meta* can have, those of one hash tag together."""

@@ -14,7 +14,7 @@ What the new version is filled with is the business of whoever makes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -64,35 +64,36 @@ class Replacing:
 
     Attributes:
         old: the description in force when it began.
-        new: the one that is to follow, set by whoever makes its parts.
+        new, parts: the one that is to follow, and what names its parts; set before they are made.
         switched: the new one is in force.
     """
 
     def __init__(self, lock: ServerLock, name: str, old: Meta) -> None:
         self.old = old
         self.new: Meta | None = None
+        self.parts: Callable[[], list[str]] = list
         self.switched = False
         self._lock = lock
         self._server = lock.server
         self._name = name
         self._where = f"{lock.server.address} {name}"
 
-    def keep_unfinished(self, parts: Iterable[str]) -> None:
-        """Let *parts*, which nobody asks yet, go by themselves if this process comes to an end.
+    def keep_unfinished(self) -> None:
+        """Let the new parts, which nobody asks yet, go by themselves if this process comes to an end.
 
         Raises:
             RemoteError: the server did not do it.
         """
-        for name in parts:
+        for name in self.parts():
             self._server.run("EXPIRE", name, UNFINISHED_SECONDS)
 
-    def keep(self, parts: Iterable[str]) -> None:
-        """Let *parts* stay: the last step before ``switch``.
+    def keep(self) -> None:
+        """Let the new parts stay: the last step before ``switch``.
 
         Raises:
             RemoteError: the server did not do it.
         """
-        for name in parts:
+        for name in self.parts():
             self._server.run("PERSIST", name)
 
     def switch(self) -> None:
@@ -165,9 +166,8 @@ def replacing(server: Server, name: str) -> Iterator[Replacing]:
             # An answer may have been lost: the new one may be in force.
             if work.new is not None and not work.switched and work.is_in_force() is False:
                 with suppress(BloomdupeError):
-                    for part in parts_found(server, name):
-                        if is_of(part, work.new):
-                            server.run("UNLINK", part, slow=True)
+                    for part in work.parts():
+                        server.run("UNLINK", part, slow=True)
             raise
 
 

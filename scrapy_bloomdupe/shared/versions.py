@@ -110,7 +110,7 @@ def rebuild(
         new = filter.begin(work, capacity=capacity, error_rate=error_rate)
         new.on_growth = _refuse_overfull
         count = _fill(new, _batches(progress(store.iter_keys(), expected)), work, pace)
-        work.keep(new.parts())
+        work.keep()
         new.info()  # all parts are there
         work.switch()
         work.retire(filter.groups(work.old))
@@ -143,7 +143,7 @@ def _fill(
             _check(new, sample)
             sample = []
         if time.monotonic() - kept > _KEEPING:
-            work.keep_unfinished(new.parts())
+            work.keep_unfinished()
             kept = time.monotonic()
         pace(time.perf_counter() - began)
     _check(new, sample)
