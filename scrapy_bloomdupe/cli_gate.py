@@ -156,7 +156,7 @@ def _place(arguments: argparse.Namespace) -> Path | str:
 
 
 def _opened(arguments: argparse.Namespace) -> Gate:
-    def refuse(exc: Exception, _: bool) -> NoReturn:
+    def refuse(exc: Exception) -> NoReturn:
         raise exc
 
     place = _place(arguments)
@@ -259,6 +259,10 @@ class _Input:
         done = 0
         while some := list(islice(self.stream, _STRIDE)):
             if not done:
+                if some[0].startswith((b"\xff\xfe", b"\xfe\xff")):
+                    raise ConfigurationError(
+                        "the keys are UTF-16, and are read as UTF-8; convert them: iconv -f UTF-16 -t UTF-8"
+                    )
                 some[0] = some[0].removeprefix(b"\xef\xbb\xbf")
             yield from map(self._decoded, some)
             done += sum(map(len, some)) if in_bytes else len(some)

@@ -74,10 +74,8 @@ class GateMiddleware(BaseSpiderMiddleware):
         name = crawler.spider.name if crawler.spider is not None else None
         self._source = GateSource(given.sources, given.match, name)
         # A thread may meet it: what is counted is counted on the crawl's own.
-        self._problems: deque[tuple[Exception, bool]] = deque()
-        self._gate = Gate.open(
-            given.file, key=given.key, on_problem=lambda exc, in_force: self._problems.append((exc, in_force))
-        )
+        self._problems: deque[Exception] = deque()
+        self._gate = Gate.open(given.file, key=given.key, on_problem=self._problems.append)
         self._told("url" in given.sources)
         crawler.signals.connect(self._spider_closed, signal=signals.spider_closed)
 
@@ -138,8 +136,7 @@ class GateMiddleware(BaseSpiderMiddleware):
 
     def _tell_problems(self) -> None:
         while self._problems:
-            exc, in_force = self._problems.popleft()
-            self._warn(report.gate_problem(exc, in_force=in_force))
+            self._warn(report.gate_problem(self._problems.popleft()))
 
     def _warn(self, warning: str) -> None:
         self._watch.count(stats.ERROR_GATE)

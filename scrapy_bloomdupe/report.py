@@ -428,14 +428,11 @@ def gate_without_url(info: GateInfo) -> str:
     )
 
 
-def gate_problem(exc: Exception, *, in_force: bool) -> str:
+def gate_problem(exc: Exception) -> str:
     """Return the one warning of a gate that cannot judge."""
-    effect = (
-        "the file that was open stays in force" if in_force else "until it can judge every request passes"
-    )
     return (
-        f"Gate: {message(exc) or repr(exc)}: {effect}. Counted in {stats.ERROR_GATE} and "
-        f"{stats.GATE_BYPASSED}, shown once"
+        f"Gate: {message(exc) or repr(exc)}: until it can judge every request passes. Counted in "
+        f"{stats.ERROR_GATE} and {stats.GATE_BYPASSED}, shown once"
     )
 
 

@@ -20,14 +20,14 @@ class Told:
     """Takes what a gate says of its trouble."""
 
     def __init__(self) -> None:
-        self.problems: list[tuple[Exception, bool]] = []
+        self.problems: list[Exception] = []
 
-    def __call__(self, exc: Exception, in_force: bool) -> None:
-        self.problems.append((exc, in_force))
+    def __call__(self, exc: Exception) -> None:
+        self.problems.append(exc)
 
     @property
     def messages(self) -> list[str]:
-        return [str(exc.args[-1]) for exc, _ in self.problems]
+        return [str(exc.args[-1]) for exc in self.problems]
 
 
 class Clock:

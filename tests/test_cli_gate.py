@@ -215,6 +215,27 @@ def test_a_wrong_option_is_told(cli: Cli, tmp_path: Path, options: list[str], me
     assert message in err
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "there were no rows"),
+        (b"\n\n", "none of the 2 rows has a text"),
+        ("1001\n1002\n".encode("utf-16"), "the keys are UTF-16"),
+    ],
+)
+def test_an_input_without_keys_is_refused_and_leaves_the_old_one(
+    cli: Cli, feed: Feed, tmp_path: Path, data: bytes, message: str
+) -> None:
+    path = tmp_path / "ids.gate"
+    feed(b"1001\n")
+    assert 0 == cli("gate", "build", path)[0]
+    feed(data)
+    code, _, err = cli("gate", "build", path)
+    assert 2 == code
+    assert message in err
+    assert [True, False] == has(path, "1001", "1002")
+
+
 def test_what_is_no_csv_is_told_and_leaves_the_old_one(cli: Cli, feed: Feed, tmp_path: Path) -> None:
     path = tmp_path / "ids.gate"
     feed(b"alpha\n")

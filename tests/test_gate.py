@@ -178,7 +178,7 @@ def test_one_text_is_added_as_one(tmp_path: Path) -> None:
 
 
 def test_a_callback_that_raises_costs_no_page(tmp_path: Path) -> None:
-    def raising(exc: Exception, in_force: bool) -> None:
+    def raising(exc: Exception) -> None:
         raise RuntimeError(str(exc))
 
     clock = Clock()

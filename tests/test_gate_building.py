@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Python
@@ -248,4 +250,56 @@ def test_a_file_system_without_second_names_keeps_no_old_one(
 
     monkeypatch.setattr(os, "link", refuse)
     assert 2 == build_gate(path, ["gamma"]).version
+    assert {"ids.gate", "ids.gate.lock"} == files(tmp_path)
+
+
+def test_what_comes_into_force_is_not_rejected_for_a_moment(tmp_path: Path) -> None:
+    path, told = build(tmp_path / "ids.gate"), Told()
+    # It looks at the path by the clock, which stands still.
+    gate = Gate.open(path, on_problem=told, clock=lambda: 0.0)
+    assert not gate.might_contain("gamma")
+    build(path, ["gamma"])
+    assert gate.might_contain("gamma")
+    add_to_gate(path, ["delta"])
+    assert gate.might_contain("delta")
+    assert not gate.might_contain("epsilon")
+    assert (2, []) == (gate.info().version, told.problems)
+    gate.close()
+
+
+def test_a_link_is_the_file_that_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "shelf").mkdir()
+    path, link = tmp_path / "shelf" / "ids.gate", tmp_path / "link.gate"
+    link.symlink_to(path)
+    assert path == build_gate(link, ["alpha"]).path
+
+    def rows() -> Iterator[str]:
+        assert 1 == add_to_gate(link, ["added meanwhile"])
+        yield "beta"
+
+    gate = Gate.open(link)
+    assert 1 == build_gate(path, rows(), capacity=1000).added_meanwhile
+    assert [True, True, False] == gate.might_contain_many(["beta", "added meanwhile", "gamma"])
+    build_gate(link, ["gamma"])
+    assert link.is_symlink()
+    assert gate.might_contain("gamma")
+    gate.close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "why"),
+    [
+        ([], {}, "there were no rows"),
+        ([["", ""], [""]], {}, "none of the 2 rows has a text"),
+        ([["a", "b"], ["c"]], {"columns": [2, 4]}, "none of the 2 rows has a text in the columns 3, 5"),
+        (["abc", " \t "], {"min_length": 4}, "all 2 texts are shorter than min_length=4"),
+    ],
+)
+def test_a_gate_without_a_text_is_refused_since_it_would_reject_everything(
+    tmp_path: Path, rows: Any, options: Any, why: str
+) -> None:
+    path = build(tmp_path / "ids.gate")
+    with pytest.raises(ConfigurationError, match=re.escape(why)):
+        build_gate(path, rows, **options)
+    assert [True, False] == has(path, "alpha", "gamma")
     assert {"ids.gate", "ids.gate.lock"} == files(tmp_path)

@@ -44,7 +44,6 @@ def refused(path: Path) -> str:
     assert {"passed": 0, "rejected": 0, "short": 0, "bypassed": len(UNKNOWN)} == info.answers
     gate.close()
     (message,) = told.messages
-    assert not told.problems[0][1]
     return message
 
 
@@ -125,6 +124,22 @@ def test_a_hole_is_found_in_a_gate_that_was_added_to(tmp_path: Path) -> None:
     assert "1 blocks are empty" in refused(path)
 
 
+def test_a_gate_that_has_grown_since_it_was_built_is_known_by_its_bits_too(tmp_path: Path) -> None:
+    path = build(tmp_path / "ids.gate", KEYS, capacity=len(KEYS))
+    # A few percent in a second layer, so thin that an empty block of it proves nothing.
+    Gate.open(path).add(f"later {number}" for number in range(200))
+    bloom = BloomFilter.open(path, readonly=True)
+    (_, second), num_blocks = bloom.info().layers, path.stat().st_size // 4096
+    bloom.abandon()
+    assert second.num_keys / second.capacity < 0.05
+    whole = path.read_bytes()
+    for block in range(num_blocks - 1):
+        path.write_bytes(whole)
+        zero_block(path, block)
+        if path.read_bytes() != whole:
+            assert "it was not copied whole" in refused(path)
+
+
 def test_another_format_is_refused(tmp_path: Path) -> None:
     path = build(tmp_path / "ids.gate")
     change_format(path, 2)
@@ -176,7 +191,7 @@ def test_a_directory_and_a_file_without_permission_let_everything_pass(
 from scrapy_bloomdupe.gate.gate import Gate
 become_nobody()
 told = []
-gate = Gate.open(sys.argv[1], on_problem=lambda exc, in_force: told.append(type(exc).__name__))
+gate = Gate.open(sys.argv[1], on_problem=lambda exc: told.append(type(exc).__name__))
 print(gate.might_contain("nobody"), told)
 """,
         path,
@@ -198,26 +213,24 @@ def test_a_file_that_appears_later_is_taken_at_the_next_look(tmp_path: Path) -> 
     gate.close()
 
 
-def test_the_old_one_goes_on_if_the_new_one_does_not_open_and_that_is_said_once(tmp_path: Path) -> None:
+def test_if_the_new_one_does_not_open_everything_passes_and_that_is_said_once(tmp_path: Path) -> None:
     told, clock = Told(), Clock()
     path = build(tmp_path / "ids.gate")
     gate = Gate.open(path, on_problem=told, clock=clock)
     broken = build(tmp_path / "new.gate", ["gamma"])
     change_format(broken, 3)
     broken.rename(path)
+    # The old one does not know what has become valid with the new one; it is not waited for a second.
     for _ in range(3):
+        assert passes_everything(gate)
         clock.now += 1
-        assert judges(gate)
-        assert gate.might_contain("alpha")
-    ((problem, in_force),) = told.problems
+    (problem,) = told.problems
     assert isinstance(problem, StateMismatch)
-    assert in_force
     assert "format 3" in gate.info().problem
-    # A file that is gone changes nothing either.
     path.unlink()
     clock.now += 1
-    assert judges(gate)
-    assert [StateMismatch, StateNotFound] == [type(exc) for exc, _ in told.problems]
+    assert passes_everything(gate)
+    assert [StateMismatch, StateNotFound] == [type(exc) for exc in told.problems]
     # Until there is one that opens.
     build(path, ["gamma"])
     clock.now += 1

@@ -20,6 +20,7 @@ from scrapy_bloomdupe.gate.filling import (
     Filling,
     Row,
     checked_capacity,
+    refuse_empty,
     refuse_overfull,
 )
 from scrapy_bloomdupe.gate.header import GateHeader, of_identity
@@ -57,7 +58,8 @@ def build_gate(
         key: its name on a server; None: it is a file.
 
     Raises:
-        ConfigurationError: a value is out of its range.
+        ConfigurationError: a value is out of its range, or there is no text in *rows*: the gate would reject
+            everything.
         StateLocked: another process builds it.
         StateUnusable, FilterError: the system refused; the old one is in force.
     """
@@ -76,7 +78,8 @@ def build_gate(
             )
     if key is not None:
         raise ConfigurationError(f"key={key!r} is for a gate on a server, and {path} is a file")
-    path = Path(path)
+    # What lies beside it lies beside the file itself, whichever of its names is used.
+    path = Path(path).resolve()
     capacity = checked_capacity(rows, capacity, min_length)
     normalize = normalizer(names)
     with building(path):
@@ -89,6 +92,7 @@ def build_gate(
             report = BuildReport(path, header.version)
             filling = Filling(bloom, normalize, min_length)
             report.rows = filling.put_rows(rows, columns)
+            refuse_empty(path, report.rows, filling, columns)
             bloom.sync()
             with locked(path):
                 texts = read_added(path)
@@ -121,6 +125,7 @@ def add_to_gate(path: Path, texts: Iterable[str]) -> int:
         FilterError: the system could not; some may be in.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
+    path = path.resolve()
     with locked(path):
         try:
             opened = open_file(path, readonly=False, whole=False)
@@ -143,6 +148,8 @@ def add_to_gate(path: Path, texts: Iterable[str]) -> int:
                 bloom.set_identity(header.identity())
             filling.put(texts)
             filling.flush()
+            # A copy that lacks a part is known by it.
+            bloom.set_identity(replace(header, bits=bloom.count_bits()[0]).identity())
             bloom.sync()
             note_added(path, texts)
             bloom.close()

@@ -93,8 +93,7 @@ class GateFile:
 
     Args:
         path: where builds put it.
-        on_problem: called with what went wrong, and whether an older file stays in force; once per kind of
-            trouble.
+        on_problem: called with what went wrong, once per kind of trouble.
         check_every: seconds between two looks whether the file was replaced.
         clock: seconds; for tests.
     """
@@ -102,7 +101,7 @@ class GateFile:
     def __init__(
         self,
         path: Path,
-        on_problem: Callable[[Exception, bool], None],
+        on_problem: Callable[[Exception], None],
         check_every: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -125,13 +124,20 @@ class GateFile:
         now = self.clock()
         if now >= self.due:
             self.due = now + self._check_every
-            self._look()
+            self.look()
         return self.current
+
+    def is_there(self, opened: Opened) -> bool:
+        """Return whether *opened* is still the file at the path."""
+        try:
+            return opened.bloom.is_at(self.path)
+        except OSError:
+            return False
 
     def renew(self) -> Opened | None:
         """Open the file anew: the one in force has grown, or is no more what it was. Never raises."""
         self._refused = ()
-        self._load(keep=False)
+        self._load()
         return self.current
 
     def close(self) -> None:
@@ -142,7 +148,8 @@ class GateFile:
         self.current = self._retired = None
         self.due = float("inf")
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Look at the path, and open what is there if it is another file. Never raises."""
         current = self.current
         signature: tuple[int, ...]
         try:
@@ -155,9 +162,9 @@ class GateFile:
             signature = (exc.errno or 0,)
         if signature != self._refused:
             self._refused = signature
-            self._load(keep=True)
+            self._load()
 
-    def _load(self, *, keep: bool) -> None:
+    def _load(self) -> None:
         try:
             opened = _patiently(self.path)
         except (BloomdupeError, OSError, ValueError) as exc:
@@ -165,11 +172,11 @@ class GateFile:
             if isinstance(exc, StateUnusable):
                 # The system's trouble, not the file's: it may be over.
                 self._refused = ()
-            if not keep:
-                self._put(None)
+            # Not the old one: whoever put another file there may have added to what is valid.
+            self._put(None)
             if str(exc) not in self._said:
                 self._said.add(str(exc))
-                self._on_problem(exc, self.current is not None)
+                self._on_problem(exc)
             return
         self.problem = None
         self._refused = ()

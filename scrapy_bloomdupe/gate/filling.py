@@ -140,6 +140,28 @@ def _cells(rows: Iterable[Row], columns: Sequence[int] | None) -> Iterator[str]:
             yield from (row[column] for column in columns if column < len(row) and row[column])
 
 
+def refuse_empty(where: Path | str, rows: int, filling: Filling, columns: Sequence[int] | None) -> None:
+    """Refuse a gate without a text, which would reject everything: something went wrong before it.
+
+    Raises:
+        ConfigurationError: nothing of *rows* rows was put in.
+    """
+    if filling.texts > filling.short:
+        return
+    why = (
+        f"all {filling.short:,} texts are shorter than min_length={filling.min_length} after their steps"
+        if filling.short
+        else "there were no rows"
+        if not rows
+        else f"none of the {rows:,} rows has a text"
+        + (f" in the columns {', '.join(str(column + 1) for column in columns)}" if columns else "")
+    )
+    raise ConfigurationError(
+        f"{where} was not built, and what was in force stays in force: {why}, and a gate without texts "
+        "rejects everything. Look at the input"
+    )
+
+
 def refuse_overfull(growth: Growth) -> None:
     if growth.error is not None:
         raise FilterError(28, f"the gate is full and could not grow: {growth.error}; make room on the disk")

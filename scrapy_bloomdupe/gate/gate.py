@@ -35,8 +35,8 @@ from scrapy_bloomdupe.gate.text import (
 from scrapy_bloomdupe.gate.timing import Timing
 from scrapy_bloomdupe.remote.address import is_address
 
-#: Called with what is wrong, and whether an older file goes on judging.
-OnProblem = Callable[[Exception, bool], None]
+#: Called with what is wrong.
+OnProblem = Callable[[Exception], None]
 
 # How often a file that changes under our hands is opened anew for one answer.
 _PATIENCE = 3
@@ -49,7 +49,7 @@ class Keys(Protocol):
 
 
 class GateWarning(RuntimeWarning):
-    """A gate lets everything pass, or goes on with an old file."""
+    """A gate lets everything pass."""
 
 
 class Answer(Enum):
@@ -70,7 +70,7 @@ class GateInfo:
     Attributes:
         path: its file, or its server and name; empty: it has neither.
         loaded: whether it judges. If not everything passes.
-        problem: what is wrong, even if an older file is in force; empty: nothing.
+        problem: what is wrong; empty: nothing.
         version: counts the builds; 0: not known.
         created: seconds since 1970; 0: not known.
         steps: text steps, in order.
@@ -154,7 +154,7 @@ class Gate:
 
         Never raises for what it finds there: a gate that cannot judge lets everything pass, and looks every
         *check_every* seconds whether it can by now. When another file takes the place of this one it switches
-        to it; if that one does not open it goes on with the old one. Whoever puts a file there himself should
+        to it, before it rejects a text. Whoever puts a file there himself should
         rename it into its place: one that is written over or cut while it is mapped ends the process
         (SIGBUS).
 
@@ -335,12 +335,20 @@ class Gate:
                 return Answer.SHORT
             if digest(normal) in opened.bloom:
                 return Answer.PASSED
-            # A no holds only if the file is still what it was when it was opened.
-            if opened.bloom.is_current():
-                comparable = _is_comparable(text, normal, opened.header, opened.own_tables)
-                return Answer.REJECTED if comparable else Answer.BYPASSED
-            with self._lock:
-                opened = file.renew() if file.current is opened else file.current
+            # A no holds only if the file is still what it was when it was opened, and still the one there.
+            if not opened.bloom.is_current():
+                with self._lock:
+                    opened = file.renew() if file.current is opened else file.current
+                continue
+            if not file.is_there(opened):
+                with self._lock:
+                    file.look()
+                    latest = file.current
+                if latest is not opened:
+                    opened = latest
+                    continue
+            comparable = _is_comparable(text, normal, opened.header, opened.own_tables)
+            return Answer.REJECTED if comparable else Answer.BYPASSED
         return Answer.BYPASSED
 
     def _refreshed(self, file: GateFile) -> Opened | None:
@@ -352,7 +360,7 @@ class Gate:
             self._failed.add(name)
             # What the callback raises (a warning can be an error) costs no page, either.
             with contextlib.suppress(Exception):
-                self._on_problem(exc, False)
+                self._on_problem(exc)
 
 
 def _is_comparable(text: str, normal: str, header: GateHeader, own_tables: str) -> bool:
@@ -369,7 +377,6 @@ def _is_comparable(text: str, normal: str, header: GateHeader, own_tables: str) 
     return not ("url" in header.steps or is_unassigned(normal) or (header.unassigned and normal != text))
 
 
-def _warn(exc: Exception, in_force: bool) -> None:
-    effect = "the file that was in force stays in force" if in_force else "until it can everything passes"
+def _warn(exc: Exception) -> None:
     told = message(exc) if isinstance(exc, BloomdupeError) else repr(exc)
-    warnings.warn(f"the gate cannot judge, {effect}: {told}", GateWarning, stacklevel=2)
+    warnings.warn(f"the gate cannot judge, until it can everything passes: {told}", GateWarning, stacklevel=2)

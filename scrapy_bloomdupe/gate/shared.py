@@ -75,7 +75,7 @@ class SharedGate:
     Args:
         url: of the server, see ``remote.address``.
         key: its name there.
-        on_problem: called with what went wrong, and False; once per kind of trouble.
+        on_problem: called with what went wrong, once per kind of trouble.
         check_every: seconds between two looks whether there is a gate, while there is none.
         clock: seconds; for tests.
 
@@ -87,7 +87,7 @@ class SharedGate:
         self,
         url: str,
         key: str | None,
-        on_problem: Callable[[Exception, bool], None],
+        on_problem: Callable[[Exception], None],
         check_every: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -152,7 +152,7 @@ class SharedGate:
         kind = RemoteUnavailable if isinstance(exc, CircuitOpen) else type(exc)
         if kind.__name__ not in self._said:
             self._said.add(kind.__name__)
-            self._on_problem(exc, False)
+            self._on_problem(exc)
 
     def close(self) -> None:
         """Let go of the server; nothing is judged from now on."""

@@ -17,7 +17,14 @@ from scrapy_bloomdupe.errors import BloomdupeError, RemoteEmptied, StateError, S
 from scrapy_bloomdupe.filters.redis import open_filter
 from scrapy_bloomdupe.filters.remotefilter import RemoteFilter
 from scrapy_bloomdupe.gate.alias import Alias, InForce
-from scrapy_bloomdupe.gate.filling import BuildReport, Filling, Row, checked_capacity, refuse_overfull
+from scrapy_bloomdupe.gate.filling import (
+    BuildReport,
+    Filling,
+    Row,
+    checked_capacity,
+    refuse_empty,
+    refuse_overfull,
+)
 from scrapy_bloomdupe.gate.header import GateHeader
 from scrapy_bloomdupe.gate.text import is_unassigned, normalizer
 from scrapy_bloomdupe.remote.client import Server
@@ -126,6 +133,7 @@ def build_shared_gate(
             bloom.on_growth = refuse_overfull
             filling = Filling(bloom, normalize, min_length)
             count = filling.put_rows(rows, columns)
+            refuse_empty(alias.where, count, filling, columns)
             report = BuildReport(alias.where, header.version, count, filling.texts, filling.short)
             while True:
                 added = build.added()
