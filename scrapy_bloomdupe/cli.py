@@ -127,7 +127,7 @@ def _parser(prog: str = "bloomdupe") -> argparse.ArgumentParser:
 
     add_forget(command)
 
-    sub = command("rebuild", _rebuild, "Make a filter anew from its store: of a closed state, or of a server in use.")
+    sub = command("rebuild", _rebuild, "Make a filter anew from its store: of a closed state or a server.")
     cli_remote.add_place(sub, store=True)
     _add_filter(sub)
 
