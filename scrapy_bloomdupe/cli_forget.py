@@ -21,6 +21,7 @@ from scrapy_bloomdupe.statefiles import FILTER_NAME, locate
 
 Command = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 _KEY = re.compile(r"[0-9a-fA-F]{40}")
+_PAGE = re.compile(r"https?://", re.IGNORECASE)
 
 
 def add_forget(command: Command) -> None:
@@ -56,6 +57,11 @@ def add_forget(command: Command) -> None:
 
 
 def _forget(arguments: argparse.Namespace) -> int:
+    own = getattr(arguments, "own_directory", None)
+    if own is not None and _PAGE.match(arguments.directory):
+        # Inside a project the directory can be left out: what stands in its place is the first page.
+        arguments.urls.insert(0, arguments.directory)
+        arguments.directory = own
     directory = locate(arguments.directory)
     named, scanned = arguments.urls or arguments.keys, arguments.host or arguments.rule
     if bool(named) == bool(scanned):

@@ -92,7 +92,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> int:
-    keys = _Input(sys.stdin.buffer, arguments.format)
+    keys = _Input(_input(), arguments.format)
     capacity = arguments.capacity
     if capacity is None:
         capacity = with_room(keys.count(arguments.columns))
@@ -120,7 +120,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _add(arguments: argparse.Namespace) -> int:
-    keys = _Input(sys.stdin.buffer, arguments.format)
+    keys = _Input(_input(), arguments.format)
     texts: list[str] = []
     for row in keys.rows("reading", 0):
         cells = [row] if isinstance(row, str) else list(row)
@@ -137,6 +137,17 @@ def _add(arguments: argparse.Namespace) -> int:
     keys.complain()
     print(f"{place}: {len(texts):,} keys, {added:,} of them new")
     return 0
+
+
+def _input() -> BinaryIO:
+    """Return the standard input.
+
+    Raises:
+        ConfigurationError: it is closed.
+    """
+    if sys.stdin is None:
+        raise ConfigurationError("the standard input is closed: the keys come from there, for example < keys")
+    return sys.stdin.buffer
 
 
 def _place(arguments: argparse.Namespace) -> Path | str:

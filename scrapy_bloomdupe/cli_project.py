@@ -23,6 +23,8 @@ def use_project(parser: argparse.ArgumentParser, project: SettingsSource) -> Non
     parser.set_defaults(project=project)
     for name, command in _commands(parser):
         _default(command, "directory", read.directory and str(read.directory))
+        if name == "forget" and read.directory is not None:
+            command.set_defaults(own_directory=str(read.directory))
         if name == "import":
             jobdir = project.get("JOBDIR")
             if jobdir:

@@ -240,6 +240,8 @@ class BloomDupeFilter(JudgingFilter):
                 of_rules = replace(read.options, clock=self.clock)
                 self._dry_run = DryRun(keys, of_rules, self._settings, self._watch)
             self._journaling = self._start_journal(state, read)
+            if self._journaling is not None:
+                self._kept = self._journaling.units.kept
         except BaseException:
             state.close(write=False)
             raise

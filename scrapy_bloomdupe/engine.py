@@ -90,7 +90,7 @@ def take_waiting(crawler: Crawler) -> Iterator[Request]:
 
 
 def _scheduler_of(crawler: Crawler) -> Any:
-    engine: Any = crawler.engine
+    engine: Any = crawler.engine if is_crawling(crawler) else None
     # Scrapy 2.19 has a name for it.
     scheduler: Any = getattr(engine, "scheduler", None)
     if scheduler is None:

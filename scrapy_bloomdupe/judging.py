@@ -87,6 +87,8 @@ class JudgingFilter(RFPDupeFilter):
         self._committer: Committer | None = None
         self._journaling: Journaling | None = None
         self._journalled = 0
+        # What the journal keeps for the next run; by key.
+        self._kept: dict[bytes, set[str]] = {}
         self._sharing: Sharing | None = None
         self._front: RawFront | None = None
         # What the front knows counts as this.
@@ -142,7 +144,9 @@ class JudgingFilter(RFPDupeFilter):
                 self._judged(request, decision, seen=False)
             return self._journal(request, None, seen=False)
         try:
-            if self._sharing is not None and self._passes_anyway(request, key):
+            if (self._sharing is not None and self._passes_anyway(request, key)) or (
+                self._kept and self._is_kept(request, key)
+            ):
                 verdict = Verdict.DUPLICATE
             elif expire is None and decision is None:
                 verdict = state.seen.check_and_add(key, url or request.url)
@@ -224,6 +228,7 @@ class JudgingFilter(RFPDupeFilter):
             if key is None:
                 return True
             self._redirects.forgotten(key)
+            self._kept.pop(key, None)
             done = state.seen.forget(key)
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
@@ -309,6 +314,9 @@ class JudgingFilter(RFPDupeFilter):
     def _passes_anyway(self, request: Request, key: bytes) -> bool:
         """Return whether the journal gives *request* again: a server need not be asked."""
         return self._journaling is not None and self._journaling.units.passes(request, key)
+
+    def _is_kept(self, request: Request, key: bytes) -> bool:
+        return self._journaling is not None and self._journaling.units.is_kept(request, key)
 
     def _is_own_redirect(self, request: Request, key: bytes) -> bool:
         try:

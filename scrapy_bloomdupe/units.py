@@ -10,7 +10,7 @@ It is told what happens (``journaling`` tells it) and writes to the journal; it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -61,6 +61,8 @@ class Units:
         self._retry_failed = retry_failed
         self._active: dict[int, Unit] = {}
         self._replayed: set[int] = set()
+        #: URLs of GET requests that have failed in this run and are kept for the next one, by their key.
+        self.kept: dict[bytes, set[str]] = {}
         #: Every request of an earlier run comes from the journal; else Scrapy's own queue has most of them,
         #: as far as they had come.
         self.whole = True
@@ -165,6 +167,18 @@ class Units:
         if unit is None or not self._is_replay(unit) or key in self._passed.get(unit.number, ()):
             return False
         return self.journal.owns(unit.number, key)
+
+    def is_kept(self, request: Request, key: bytes) -> bool:
+        """Return whether *request* has failed in this run and is kept for the next one: a dead page that
+        every page links to would be asked for, and kept, as often. Another URL with its key passes."""
+        urls = self.kept.get(key)
+        return (
+            urls is not None
+            and request.url in urls
+            and request.method == "GET"
+            and not request.body
+            and META_UNIT not in request.meta
+        )
 
     def started(self, request: Request) -> None:
         """A request is at the downloader."""
@@ -409,6 +423,7 @@ class Units:
                 unit.again = True
                 return
             self.journal.end(unit.number, failed=True)
+            self._keep(unit.request, keys)
         else:
             if self._is_replay(unit):
                 self._leave_targets(unit)
@@ -416,6 +431,12 @@ class Units:
         del self._active[unit.number]
         self._passed.pop(unit.number, None)
         self._put_back.discard(unit.number)
+
+    def _keep(self, request: Request, keys: Sequence[bytes]) -> None:
+        # What is kept is the first request of a chain of redirects: the next time it may lead elsewhere.
+        was_redirected = len(keys) != 1 or "redirect_urls" in request.meta
+        if request.method == "GET" and not request.body and not was_redirected:
+            self.kept.setdefault(keys[0], set()).add(request.url)
 
     def _leave_targets(self, unit: Unit) -> None:
         """Make pending what the last run was redirected to, and this one was not: links to it were filtered,

@@ -236,6 +236,12 @@ def test_an_input_without_keys_is_refused_and_leaves_the_old_one(
     assert [True, False] == has(path, "1001", "1002")
 
 
+def test_a_closed_input_is_told(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    code, _, err = cli("gate", "build", tmp_path / "ids.gate")
+    assert (2, True) == (code, "the standard input is closed" in err)
+
+
 def test_what_is_no_csv_is_told_and_leaves_the_old_one(cli: Cli, feed: Feed, tmp_path: Path) -> None:
     path = tmp_path / "ids.gate"
     feed(b"alpha\n")

@@ -64,6 +64,18 @@ def test_the_directory_comes_from_the_settings(scrapy: Scrapy, tmp_path: Path) -
     assert (0, "", True) == (code, err, page.exists())
 
 
+def test_pages_to_forget_may_come_first_where_the_directory_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = make_state(tmp_path / "job", 1)
+    project = Settings({"JOBDIR": str(job)})
+    for words in (["http://shop.example/1"], [str(job), "http://shop.example/1"]):
+        assert 1 == cli.main(["forget", *words, "--settings", "scrapy.settings.default_settings"], project)
+        out, err = capsys.readouterr()
+        assert ("", f"0 keys forgotten in {job / 'bloomdupe'}") == (err, out.partition(":")[0])
+        assert "1 of those asked for are not known there" in out
+
+
 def test_without_a_directory_it_says_how_to_name_one(scrapy: Scrapy) -> None:
     code, out, err = scrapy("info")
     assert (2, "") == (code, out)

@@ -248,16 +248,27 @@ def test_what_was_closed_for_a_while_has_forgotten_what_is_due(
         again.close()
 
 
-def test_a_clock_that_is_put_back_makes_keys_last_longer(
-    path: Path, clock: Clock, fixed_secret: None
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("back", [0.5, 1.5, 100, 24 * 365 * 10])
+def test_a_clock_that_is_put_back_makes_keys_last_longer_but_not_until_it_is_there_again(
+    path: Path, clock: Clock, fixed_secret: None, back: float, reopened: bool
 ) -> None:
     found = create(path, clock)
     found.add(key(1))
-    clock.now -= 100 * HOUR
+    clock.now += HOUR
     found.add(key(2))
-    clock.now += 103 * HOUR
-    assert key(1) in found
-    assert key(2) in found
+    clock.now -= back * HOUR
+    if reopened:
+        found.close()
+        found = GenerationalFilter.open(path, clock=clock)
+    found.add(key(3))
+    clock.now += 2.99 * HOUR
+    assert [True] * 3 == [key(number) in found for number in (1, 2, 3)]
+    if reopened:
+        found.close()
+        found = GenerationalFilter.open(path, clock=clock)
+    clock.now += 3.01 * HOUR
+    assert [False] * 3 == [key(number) in found for number in (1, 2, 3)]
     found.close()
 
 

@@ -151,6 +151,19 @@ def test_a_failed_page_that_is_linked_again_is_crawled_once(job: Job, store: dic
     assert [500, 200] == [status for _, path, status in job.area.answers() if path == "broken/1"]
 
 
+def test_a_dead_page_that_many_pages_link_to_is_asked_and_kept_once_per_run(job: Job) -> None:
+    job.settings |= PATIENT
+    pages = [f"links?to=broken/1&to=page/{number}" for number in range(8)]
+    # They come one after the other, the next one when its page has failed.
+    job.settings |= {"CONCURRENT_REQUESTS": 1, "DEPTH_PRIORITY": -1}
+    start = job.area.links(*pages).removeprefix(job.area.at(""))
+    for run in (1, 2):
+        check(job(start))
+        assert run == [path for _, path, _ in job.area.answers()].count("broken/1")
+    check(job(start, **MENDED))
+    assert [500, 500, 200] == [status for _, path, status in job.area.answers() if path == "broken/1"]
+
+
 def test_a_page_that_fails_for_ever_is_done_if_nothing_else_is_wanted(job: Job) -> None:
     job.settings |= {"RETRY_ENABLED": False, "COOKIES_ENABLED": False}
     start = job.area.links("broken/1", "page/1").removeprefix(job.area.at(""))

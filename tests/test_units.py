@@ -768,9 +768,27 @@ def test_what_failed_is_forgotten_and_kept_if_that_is_wanted(
         assert [False, False, True] == [crawl.knows(name) for name in "abc"]
         assert [1] == [record.number for record in crawl.journal.records(failed=True)]
         crawl.crash()
-    # A link to it is new.
+    # In another run a link to it is new.
     assert crawl.schedule(of_the_spider("a"))
     assert crawl.schedule(of_the_spider("b"))
+
+
+def test_what_has_failed_and_is_kept_is_not_asked_again_in_this_run_under_its_own_url(
+    make: Callable[..., Crawl],
+) -> None:
+    crawl = make(EXACT, retry_failed=True)
+    fail(crawl, "a")
+    fail(crawl, "b", "c")
+    crawl.units.settle_all(closing=False)
+    again = {name: of_the_spider(name) for name in "abc"}
+    key = {name: fingerprint(request) for name, request in again.items()}
+    assert crawl.units.is_kept(again["a"], key["a"])
+    # The next time it may be redirected to another page.
+    assert [False, False] == [crawl.units.is_kept(again[name], key[name]) for name in "bc"]
+    # Another URL of the same product may do, and another kind of request.
+    other = again["a"].replace(url="http://shop.example/other")
+    posted = again["a"].replace(method="POST", body=b"x")
+    assert [False, False] == [crawl.units.is_kept(request, key["a"]) for request in (other, posted)]
 
 
 def test_what_failed_stays_pending_without_a_store(make: Callable[..., Crawl]) -> None:

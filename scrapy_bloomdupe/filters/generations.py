@@ -43,7 +43,8 @@ class GenerationalFilter:
     """A filter that forgets by the clock; the contract is ``filters.base.Filter``, within the window.
 
     Made by ``create`` or ``open``. One thread may use it; ``sync`` may be called from another. A clock that
-    is put back makes keys last longer, one that is put forward shorter.
+    is put back makes keys last longer, by two turns of a generation at the most, one that is put forward
+    shorter.
     """
 
     def __init__(self, ring: Ring, *, writable: bool) -> None:

@@ -87,13 +87,9 @@ class PersistedFilter:
         """Return the size of the file in bytes."""
         return self._file.size()
 
-    def is_at(self, path: Path) -> bool:
-        """Return whether *path* is the file that is open here, and no other one of its name.
-
-        Raises:
-            OSError: nothing is there, or the system does not tell.
-        """
-        return self._file.is_at(path)
+    def place(self) -> tuple[int, int]:
+        """Return what tells this file from every other one as long as it is open: device and number there."""
+        return self._file.place()
 
     def watch(self) -> None:
         """From now on ``is_current`` can tell."""

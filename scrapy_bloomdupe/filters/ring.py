@@ -102,7 +102,8 @@ class Ring:
         self.error: Exception | None = None
         self._clock = clock
         self._writable = writable
-        self._due = -math.inf
+        # Nothing is to be done from the one to the other.
+        self._looked, self._due = math.inf, -math.inf
 
     @property
     def youngest(self) -> Generation:
@@ -111,8 +112,12 @@ class Ring:
     def pass_time(self) -> bool:
         """Begin and drop what is due; return whether there are other generations now."""
         now = self._clock()
-        if now < self._due:
+        if self._looked <= now < self._due:
             return False
+        self._looked = now
+        for generation in self.generations:
+            if generation.until > now + 2 * self.window.turn:
+                self._close_early(generation, now)
         before = [generation.number for generation in self.generations]
         if self._writable and now >= self.youngest.until:
             self._begin_next(now)
@@ -136,6 +141,13 @@ class Ring:
             youngest.filter.set_identity({**youngest.filter.identity, _UNTIL: repr(now)})
             youngest.until = now
         self.window, self._due = window, -math.inf
+
+    def _close_early(self, generation: Generation, now: float) -> None:
+        """The clock was ahead when *generation* began, years maybe: what it holds came before *now*."""
+        generation.until = now
+        if self._writable:
+            with contextlib.suppress(BloomdupeError):
+                generation.filter.set_identity({**generation.filter.identity, _UNTIL: repr(now)})
 
     def _begin_next(self, now: float) -> None:
         youngest = self.youngest
