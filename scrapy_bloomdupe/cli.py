@@ -127,7 +127,7 @@ def _parser(prog: str = "bloomdupe") -> argparse.ArgumentParser:
 
     add_forget(command)
 
-    sub = command("rebuild", _rebuild, "Make the filter of a closed state anew from its exact store.")
+    sub = command("rebuild", _rebuild, "Make a filter anew from its store: of a closed state or a server.")
     cli_remote.add_place(sub, store=True)
     _add_filter(sub)
 

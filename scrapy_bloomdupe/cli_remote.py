@@ -31,6 +31,7 @@ from scrapy_bloomdupe.cli_places import (
 from scrapy_bloomdupe.errors import ConfigurationError, StateNotFound
 from scrapy_bloomdupe.remote.client import Server
 from scrapy_bloomdupe.report import size
+from scrapy_bloomdupe.shared.versions import VersionPlan
 from scrapy_bloomdupe.stores.sql import SqlStore
 from scrapy_bloomdupe.stores.sqltables import TABLE
 
@@ -143,7 +144,8 @@ def _print_row(row: Mapping[str, Any]) -> None:
         print(f"exact store          {plain(store['kind'])}, {_shards(store)}, {keys}{_size(store)}")
     for name, part in (("filter", made), ("store", store)):
         if part is not None:
-            print(f"{name + ' made':<20} {date(part['created'])}, epoch {part['epoch'][:16]}")
+            version = f", version {part['version']}" if name == "filter" else ""
+            print(f"{name + ' made':<20} {date(part['created'])}{version}, epoch {part['epoch'][:16]}")
     for identity in {
         json.dumps(part["identity"]): part["identity"] for part in (made, store) if part
     }.values():
@@ -167,11 +169,13 @@ def check(arguments: argparse.Namespace) -> int:
     with _store(arguments) as store, open_server(arguments.directory) as server:
         keys = _keys(server, arguments.key)
         problems = list(mending.check_memory(server))
+        notes: list[str] = []
         for key in keys:
             bar = progress("checking")
             problems += mending.check(server, key, bar, sample=arguments.sample, store=store)
-        for problem in problems:
-            print(plain(problem))
+            notes += mending.notes(server, key)
+        for said in (*problems, *notes):
+            print(plain(said))
         if not problems:
             compared = "all keys of a store are" if arguments.sample is None else "the sampled keys are"
             print(f"{server.address} {plain(', '.join(keys))}: whole; {compared} in the filter beside it")
@@ -193,18 +197,17 @@ def rebuild(arguments: argparse.Namespace) -> int:
     """``bloomdupe rebuild URL``."""
     if not is_server(arguments.directory):
         raise ConfigurationError("a database has no filter to rebuild; give the server that has it")
-    given = [name for name in ("capacity", "error_rate", "layout", "scheme") if getattr(arguments, name)]
-    if given:
-        option = given[0].replace("_", "-")
-        raise ConfigurationError(
-            f"--{option}: on a server rebuild adds what the store has and the filter lacks, and leaves the "
-            "filter as it is"
-        )
+    for option in ("layout", "scheme"):
+        if getattr(arguments, option):
+            raise ConfigurationError(f"--{option} is for a filter in a file; a server has one of its own")
+    plan = VersionPlan(arguments.capacity, arguments.error_rate)
     with _store(arguments) as store, open_server(arguments.directory) as server:
         (key,) = _keys(server, one_key(arguments))
-        count, added = mending.mend(server, key, progress("rebuilding"), store=store)
+        done = mending.rebuild(server, key, plan, progress("rebuilding"), store=store)
         print(
-            f"{server.address} {key}: {added:,} of the {count:,} keys of the store were added to the filter"
+            f"{server.address} {key}: the filter is version {done.new}, in the place of version {done.old}: "
+            f"{done.count:,} keys of the store, and {done.caught_up:,} that came meanwhile; made for "
+            f"{done.capacity:,} at an error rate of {done.error_rate:g}"
         )
     return 0
 

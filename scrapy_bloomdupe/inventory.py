@@ -144,6 +144,7 @@ def describe(found: Found) -> dict[str, Any]:
             "shards": meta.params.get("shards"),
             "epoch": meta.epoch.hex(),
             "created": meta.created,
+            "version": meta.version,
             "ready": meta.ready,
             "identity": dict(meta.identity),
         }

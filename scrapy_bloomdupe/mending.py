@@ -1,6 +1,7 @@
-"""Does what lies on a server belong together, and how does its filter get what it lacks?
+"""Does what lies on a server belong together, and how is its filter made anew?
 
-The store is on the same server, or in a database. ``check`` changes nothing; ``mend`` only adds.
+The store is on the same server, or in a database. ``check`` changes nothing. How a new version takes the
+place of the one in force is the business of ``shared.versions``.
 """
 
 from __future__ import annotations
@@ -9,11 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 import scrapy_bloomdupe.remote.memory as memories
+import scrapy_bloomdupe.remote.meta as metas
+import scrapy_bloomdupe.shared.versions as versions
 from scrapy_bloomdupe.building import Progress
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
+from scrapy_bloomdupe.filters.remotefilter import RemoteFilter
 from scrapy_bloomdupe.inventory import PARTS, clearing, look
 from scrapy_bloomdupe.remote.client import Server
 from scrapy_bloomdupe.remote.kept import parts_found
+from scrapy_bloomdupe.remote.replacing import OLD, OLD_SECONDS, leftovers, lock_name
+from scrapy_bloomdupe.shared.parts import RemoteStore
+from scrapy_bloomdupe.shared.versions import Rebuilt, VersionPlan
 from scrapy_bloomdupe.stores.sql import SqlStore
 
 _BATCH = 2_000
@@ -53,18 +60,16 @@ def check(
                 f"{server.address} {prefix}:{part}: an import is under way, or was cut short and leaves out "
                 "part of what had been seen; run it again"
             )
+    if found.filter is not None and (unfinished := _left(found.filter)[0]):
+        yield (
+            f"{found.filter.path}: {unfinished:,} keys of the server are left of a version that is not in "
+            "force, and nobody asks them; the next `bloomdupe rebuild` removes them"
+        )
     exact = found.store or store
     if found.filter is None or exact is None:
         return
-    made, other = found.filter.identity, exact.identity
-    different = [name for name in _MEANING if made.get(name) != other.get(name)]
-    # Without a canary it was imported, and no project has called the keys its own yet.
-    if different and "canary" in made and "canary" in other:
-        yield (
-            f"{server.address} {prefix}: the keys of the filter and of the store were made by different "
-            f"projects: {_shown(made, different)} and {_shown(other, different)}. "
-            f"{clearing(server, prefix, 'removes what is on the server')}"
-        )
+    if different := _different(found.filter, exact):
+        yield _of_others(server, prefix, found.filter, exact, different)
         return
     count = min(exact.count(), sample or 2**63)
     missing = sum(
@@ -78,8 +83,34 @@ def check(
         behind = f" --store {store.database}" if store is exact else ""
         yield (
             f"{found.filter.path} lacks {missing:,} of {count:,} keys of the store: their pages can be "
-            f"crawled again. `bloomdupe rebuild {server.address} --key {prefix}{behind}` adds them"
+            f"crawled again. `bloomdupe rebuild {server.address} --key {prefix}{behind}` makes a "
+            "filter that has them"
         )
+
+
+def notes(server: Server, prefix: str) -> Iterator[str]:
+    """Give what is under *prefix* beside what is in force, and is no problem.
+
+    Raises:
+        RemoteError: the server did not say.
+    """
+    found = look(server, prefix).filter
+    if found is not None and (old := _left(found)[1]):
+        yield (
+            f"{found.path}: {old:,} keys of the server are of the version before {found.version}; they go by "
+            f"themselves within {OLD_SECONDS // 60} minutes, or with the next `bloomdupe rebuild`"
+        )
+
+
+def _left(made: RemoteFilter) -> tuple[int, int]:
+    """Return how many parts are of no version in force and stay, and how many were put aside and go."""
+    names = parts_found(made.server, made.name)
+    meta = metas.read(made.server, f"{made.name}:meta")
+    if meta is None or made.server.run("EXISTS", lock_name(made.name)):
+        return 0, 0  # somebody is at it
+    left = leftovers(names, meta)
+    old = sum(one.endswith(OLD.encode()) and made.server.run("TTL", one) != -1 for one in left)
+    return len(left) - old, old
 
 
 def _shown(identity: Mapping[str, str], names: Iterable[str]) -> str:
@@ -105,20 +136,18 @@ def check_memory(server: Server) -> Iterator[str]:
         )
 
 
-def mend(
-    server: Server, prefix: str, progress: Progress, *, store: SqlStore | None = None
-) -> tuple[int, int]:
-    """Add what the store has and the filter lacks; return the keys of the store and those that were added.
-
-    Nothing is made anew: workers may go on meanwhile.
+def rebuild(
+    server: Server, prefix: str, plan: VersionPlan, progress: Progress, *, store: SqlStore | None = None
+) -> Rebuilt:
+    """Make the filter under *prefix* anew from the store, while workers go on.
 
     Args:
         store: the one behind the filter, where it is in a database.
 
     Raises:
-        ConfigurationError: there are not both.
+        ConfigurationError: there are not both, or a value is out of its range.
         StateCorrupt: one of them has a problem.
-        RemoteError: the server did not do it; it can be done again.
+        StateLocked, StateMismatch, RemoteError: see ``shared.versions.rebuild``.
     """
     found = look(server, prefix)
     if found.problems:
@@ -129,12 +158,30 @@ def mend(
             f"{server.address} {prefix} has not both a filter and a store: a filter alone cannot be rebuilt, "
             "since its keys cannot be read back. --store names a store in a database"
         )
-    count = exact.count()
-    added = sum(
-        answers.count(False)
-        for answers in map(found.filter.add_many, _batches(progress(exact.iter_keys(), count)))
+    if different := _different(found.filter, exact):
+        raise StateCorrupt(_of_others(server, prefix, found.filter, exact, different))
+    rebuilt = versions.rebuild(found.filter, exact, plan, progress=progress)
+    assert rebuilt is not None
+    return rebuilt
+
+
+def _different(made: RemoteFilter, exact: RemoteStore) -> list[str]:
+    """Return in what the keys of a filter and a store mean something else."""
+    one, other = made.identity, exact.identity
+    # Without a canary it was imported, and no project has called the keys its own yet.
+    if "canary" not in one or "canary" not in other:
+        return []
+    return [name for name in _MEANING if one.get(name) != other.get(name)]
+
+
+def _of_others(
+    server: Server, prefix: str, made: RemoteFilter, exact: RemoteStore, different: list[str]
+) -> str:
+    return (
+        f"{server.address} {prefix}: the keys of the filter and of the store were made by different "
+        f"projects: {_shown(made.identity, different)} and {_shown(exact.identity, different)}. "
+        f"{clearing(server, prefix, 'removes what is on the server')}"
     )
-    return count, added
 
 
 def _batches(keys: Iterable[bytes]) -> Iterator[list[bytes]]:

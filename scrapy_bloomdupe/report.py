@@ -12,11 +12,13 @@ import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import message
 from scrapy_bloomdupe.estimating import Estimate
 from scrapy_bloomdupe.filters.growth import Growth
+from scrapy_bloomdupe.filters.remotefilter import RemoteFilter
 from scrapy_bloomdupe.gate.gate import GateInfo
 from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.shared.parts import SharedParts
 from scrapy_bloomdupe.shared.seen import SharedSeen
+from scrapy_bloomdupe.shared.versions import Rebuilt
 from scrapy_bloomdupe.state import State
 
 _PLACES = {
@@ -361,6 +363,23 @@ def rebuilt(state: State, version: int, layers: int, seconds: float) -> str:
         f"The filter was made anew from the store: version {version}, {new.num_keys:,} keys, "
         f"{new.num_layers} instead of {layers} layers, room for {new.capacity:,} keys; it took "
         f"{seconds:.1f} s beside the crawl"
+    )
+
+
+def rebuilt_shared(path: str, rebuilt: Rebuilt, seconds: float) -> str:
+    """Return the notice of a shared filter that this crawl has made anew."""
+    return (
+        f"{path} was made anew from the store: version {rebuilt.new}, {rebuilt.count:,} keys and "
+        f"{rebuilt.caught_up:,} that came meanwhile, room for {rebuilt.capacity:,} keys; it took "
+        f"{seconds:.1f} s beside the crawl"
+    )
+
+
+def followed(filter: RemoteFilter) -> str:  # noqa: A002
+    """Return the notice of a shared filter that somebody has made anew."""
+    return (
+        f"{filter.path} was made anew from the store: this crawl goes on with version {filter.version}; "
+        "nothing was lost"
     )
 
 

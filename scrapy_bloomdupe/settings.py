@@ -290,6 +290,8 @@ def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> Sh
             "BLOOMDUPE_STORE = 'memory' confirms nothing about other crawls: take 'redis' or the URL of a "
             "database, 'lmdb' for an exact copy of this crawl's own keys, or None"
         )
+    # Without a store there is nothing to make it anew from.
+    rebuilds = url is not None and store is not None
     return SharedOptions(
         filter=url,
         store=store,
@@ -298,6 +300,8 @@ def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> Sh
         on_empty=values.get("BLOOMDUPE_ON_EMPTY", DEFAULT_ON_EMPTY),
         capacity=values.get("BLOOMDUPE_CAPACITY", DEFAULT_CAPACITY),
         error_rate=_rate(values, exact=store is not None and policy != "negatives"),
+        rebuild_layers=values.get("BLOOMDUPE_REBUILD_LAYERS", DEFAULT_REBUILD_LAYERS) if rebuilds else 0,
+        rebuild_every=values.get("BLOOMDUPE_REBUILD_EVERY", DEFAULT_REBUILD_EVERY) if rebuilds else None,
     )
 
 

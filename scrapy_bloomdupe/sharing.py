@@ -31,6 +31,7 @@ from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.shared.opening import open_shared
 from scrapy_bloomdupe.shared.options import SharedOptions
 from scrapy_bloomdupe.shared.seen import SharedSeen
+from scrapy_bloomdupe.sharedrenewing import SharedRenewer
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 from scrapy_bloomdupe.watch import Watch
@@ -73,6 +74,7 @@ class Sharing:
         on_empty: see ``shared.options``.
         key_of: request -> its key; None: it is not judged by the server.
         with_queue: the server has the queue of all crawls, too, and what is pending is not ours to keep.
+        renewer: makes the filter anew when it has many layers; None: nothing does.
     """
 
     def __init__(
@@ -85,7 +87,9 @@ class Sharing:
         key_of: Callable[[Request], bytes | None],
         *,
         with_queue: bool = False,
+        renewer: SharedRenewer | None = None,
     ) -> None:
+        self._renewer = renewer
         self._with_queue = with_queue
         self._started = self._cleared_at_end = False
         self._crawler = crawler
@@ -104,8 +108,10 @@ class Sharing:
         #: Bring back what this crawl knows when it starts: the server was emptied since its last run.
         self.is_to_refill = False
         self._repeater: engine.Repeater | None = None
-        if shared.parts.filter is not None:
-            shared.parts.filter.on_growth = self._grew
+        filter = shared.parts.filter  # noqa: A001
+        self._filter_id = filter.filter_id if filter is not None else b""
+        if filter is not None:
+            filter.on_growth = self._grew
         of_crawler[crawler] = self
 
     def start(self) -> None:
@@ -185,6 +191,8 @@ class Sharing:
         self._closed = True
         if self._repeater is not None:
             self._repeater.stop()
+        if self._renewer is not None:
+            self._renewer.stop()
         if self._pool.started:
             self._pool.stop()
         # Their threads have ended, and nobody was told yet.
@@ -269,6 +277,21 @@ class Sharing:
             if found and not self._trouble:
                 logger.error(report.server_trouble(self._shared.parts.names, found), extra=extra)
             self._trouble = found
+            self._watch.attempt(stats.ERROR_SERVER, self._notice_version)
+            if self._renewer is not None and not self._closed:
+                self._renewer.tick()
+
+    def _notice_version(self) -> None:
+        """Say once that the filter is one that somebody has rebuilt: questions follow it without a word."""
+        filter = self._shared.parts.filter  # noqa: A001
+        if filter is None or filter.filter_id == self._filter_id:
+            return
+        before, self._filter_id = self._filter_id, filter.filter_id
+        if not filter.replaces(before):
+            return  # made anew since it was gone, which is said elsewhere
+        logger.info(report.followed(filter), extra={"spider": self._watch.spider})
+        self._watch.set(stats.LAYERS, filter.num_layers)
+        self._remember_epoch()
 
     def _say_away(self, exc: BaseException) -> None:
         extra = {"spider": self._watch.spider}
@@ -420,13 +443,17 @@ def share(
     Raises:
         BloomdupeError: see ``shared.opening``; or it was emptied since the last run, and that ends the crawl.
     """
-    spider = crawler.spider
-    parts, notices = open_shared(options, spider=spider.name if spider is not None else "", identity=identity)
+    name = crawler.spider.name if crawler.spider is not None else ""
+    parts, notices = open_shared(options, spider=name, identity=identity)
     shared = state.share(parts, options.policy, cache_size=cache_size, sync=sync)
     state.notices += notices
-    sharing = Sharing(crawler, state, shared, watch, options.on_empty, key_of, with_queue=with_queue)
+    rebuilds = options.rebuild_layers or options.rebuild_every is not None
+    renewer = SharedRenewer(parts, options, name, watch) if rebuilds else None
+    sharing = Sharing(
+        crawler, state, shared, watch, options.on_empty, key_of, with_queue=with_queue, renewer=renewer
+    )
     found = state.filter.identity.get(SHARED_MARK)
-    if found not in (None, "new", parts.epoch):
+    if found not in (None, "new") and not parts.is_successor_of(found):
         notice = report.emptied_between(parts, state.directory)
         if options.on_empty == "stop":
             raise RemoteEmptied(

@@ -159,17 +159,31 @@ def test_check_finds_that_all_is_whole(bloomdupe: Cli, server: Server, url: str)
     assert (0, f"{url} shop:seen: whole; the sampled keys are in the filter beside it\n") == (code, out)
 
 
-def test_check_finds_keys_that_the_filter_lacks_and_rebuild_adds_them(
+def test_check_finds_keys_that_the_filter_lacks_and_rebuild_makes_one_that_has_them(
     bloomdupe: Cli, server: Server, url: str
 ) -> None:
     RedisStore.open(server, "shop:seen").put_many([key(-number) for number in range(1, 51)])
     code, out, _ = bloomdupe("check", url)
     assert 1 == code
     assert f"shop:seen:filter lacks 50 of {COUNT + 50:,} keys of the store" in out
-    assert f"`bloomdupe rebuild {url} --key shop:seen` adds them" in out
-    code, out, _ = bloomdupe("rebuild", url, "--key", "shop:seen")
-    assert (0, True) == (code, f"50 of the {COUNT + 50:,} keys of the store were added" in out)
-    assert 0 == bloomdupe("check", url)[0]
+    assert f"`bloomdupe rebuild {url} --key shop:seen` makes a filter that has them" in out
+    code, out, _ = bloomdupe(
+        "rebuild", url, "--key", "shop:seen", "--capacity", "20_000", "--error-rate", "1e-6"
+    )
+    assert 0 == code
+    assert (
+        f"shop:seen: the filter is version 2, in the place of version 1: {COUNT + 50:,} keys of the store, "
+        "and 0 that came meanwhile; made for 20,000 at an error rate of 1e-06\n"
+    ) in out
+    code, out, _ = bloomdupe("check", url)
+    assert (0, True) == (
+        code,
+        "1 keys of the server are of the version before 2; they go by themselves" in out,
+    )
+    found = bloomdupe.json("info", url, "--key", "shop:seen")["keys"][0]
+    assert (2, 20_000, WHO) == tuple(found["filter"][word] for word in ("version", "capacity", "identity"))
+    out = bloomdupe("info", url, "--key", "shop:seen")[1]
+    assert (True, 1) == (", version 2, epoch " in out, out.count("keys made by"))
 
 
 def test_a_store_in_a_database_is_compared_with_its_filter_on_the_server(
@@ -190,7 +204,7 @@ def test_a_store_in_a_database_is_compared_with_its_filter_on_the_server(
     assert "--store postgresql+psycopg://postgres:***@/" in out
     assert 2 == bloomdupe("rebuild", valkey_bloom.url, "--key", prefix)[0]
     code, out, _ = bloomdupe("rebuild", *words)
-    assert (0, True) == (code, f" of the {COUNT:,} keys of the store were added to the filter" in out)
+    assert (0, True) == (code, f"version 1: {COUNT:,} keys of the store, and 0 that came meanwhile" in out)
     assert [True] * COUNT == made.contains_many(KEYS)
     assert 0 == bloomdupe("check", *words)[0]
     assert 0 == bloomdupe("clear", valkey_bloom.url, "--key", prefix, "--yes")[0]
@@ -359,7 +373,10 @@ def test_a_wrong_password_is_a_clear_error_that_does_not_repeat_it(bloomdupe: Cl
         (("check", "redis://host", "--store", "redis://u:sesame@host"), "--store names a database"),
         (("rebuild", ".", "--store", "sqlite:///x.db"), "--store is for a server"),
         (("check", "sqlite:///x.db", "--store", "sqlite:///x.db"), "are for a filter on a server"),
-        (("rebuild", "redis://host", "--key", "a", "--error-rate", "0.1"), "--error-rate: on a server"),
+        (
+            ("rebuild", "redis://host", "--key", "a", "--layout", "paged"),
+            "--layout is for a filter in a file",
+        ),
         (("rebuild", "sqlite:///x.db", "--key", "a"), "a database has no filter"),
     ],
 )

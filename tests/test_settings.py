@@ -240,6 +240,30 @@ def test_a_filter_without_a_store_is_not_made_anew_and_who_asks_for_it_is_told()
         read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=3)
 
 
+@pytest.mark.parametrize(
+    ("layers", "values"),
+    [
+        (4, {"BLOOMDUPE_FILTER": "redis://h"}),
+        (3, {"BLOOMDUPE_FILTER": "redis://h", "BLOOMDUPE_REBUILD_LAYERS": 3}),
+        (0, {"BLOOMDUPE_FILTER": "redis://h", "BLOOMDUPE_REBUILD_LAYERS": 0}),
+        (4, {"BLOOMDUPE_FILTER": "redis://h", "BLOOMDUPE_STORE": "sqlite:///x.db"}),
+        (0, {"BLOOMDUPE_FILTER": "redis://h", "BLOOMDUPE_STORE": None}),
+        (0, {"BLOOMDUPE_FILTER": "redis://h", "BLOOMDUPE_STORE": "lmdb"}),
+        (0, {"BLOOMDUPE_STORE": "redis://h"}),
+    ],
+)
+def test_a_shared_filter_is_made_anew_where_a_store_is_shared_beside_it(
+    layers: int, values: dict[str, Any]
+) -> None:
+    shared = read(**values).shared
+    assert shared is not None
+    assert layers == shared.rebuild_layers
+    every = read(**values, BLOOMDUPE_REBUILD_EVERY="1h").shared
+    assert every is not None
+    has_both = "BLOOMDUPE_FILTER" in values and values.get("BLOOMDUPE_STORE", "redis") not in (None, "lmdb")
+    assert (3600 if has_both else None) == every.rebuild_every
+
+
 def test_every_verdict_has_a_stat_and_no_stat_has_two_names() -> None:
     assert set(stats.VERDICTS) == set(Verdict)
     assert len(stats.ALL) == len(set(stats.ALL))

@@ -37,8 +37,9 @@ _MAX_STALE = 8
 
 @dataclass(frozen=True)
 class _View:
-    """What belongs together: a secret, and the shards that are filled under it."""
+    """What belongs together: a version, its secret, and the shards that are filled under it."""
 
+    epoch: bytes
     secret: bytes
     shards: list[Shard]
 
@@ -58,7 +59,7 @@ class RedisBitmapFilter(RemoteFilter):
     ) -> None:
         super().__init__(server, prefix, params, required, identity)
         self._lock = threading.Lock()
-        self._view = _View(b"", [])
+        self._view = _View(b"", b"", [])
 
     @classmethod
     def open(
@@ -93,8 +94,7 @@ class RedisBitmapFilter(RemoteFilter):
         """
         if shards is not None and not 1 <= shards <= MAX_SHARDS:
             raise ConfigurationError(f"shards={shards!r} is not a number from 1 to {MAX_SHARDS}")
-        nodes = len(server.on_nodes("PING")) if shards is None and server.is_cluster else 1
-        number = shards or bitmaps.num_shards_for(capacity, error_rate, nodes)
+        number = shards or cls._num_shards(server, capacity, error_rate, 1)
         bitmaps.first_bitmap(bytes(16), capacity, error_rate, number)  # refuses what cannot be
         asked = {"capacity": capacity, "error_rate": error_rate}
         self = cls(server, prefix, {**asked, "shards": number}, {**asked, "shards": shards}, identity)
@@ -103,12 +103,10 @@ class RedisBitmapFilter(RemoteFilter):
 
     @property
     def num_keys(self) -> int:
-        """Keys added by all, as far as this process was told; ``info`` asks."""
         return sum(shard.num_keys for shard in self._view.shards)
 
     @property
     def num_layers(self) -> int:
-        """Layers of the shard that has the most, as far as this process was told."""
         return max(len(shard.layers) for shard in self._view.shards)
 
     def num_bytes(self) -> int:
@@ -126,7 +124,7 @@ class RedisBitmapFilter(RemoteFilter):
         Raises:
             RemoteError: it did not say.
         """
-        self._load(self._kept.meta)
+        self._look_again()
         return FilterInfo(
             path=self.path,
             layout=self.kind,
@@ -144,16 +142,16 @@ class RedisBitmapFilter(RemoteFilter):
     def add_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]] | None:
         if self.server.is_cluster or not 1 <= len(keys) <= self._at_once(True):
             return None
-        return self._check_some(keys, write=True, beside=asks)
+        return self._check_beside(keys, write=True, beside=asks)
 
     def contains_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]]:
-        return self._check_some(keys, write=False, beside=asks)
+        return self._check_beside(keys, write=False, beside=asks)
 
     def _check(self, keys: list[bytes], *, write: bool) -> list[bool]:
         answers: list[bool] = []
         while len(answers) < len(keys):
             start = len(answers)
-            answers += self._check_some(keys[start : start + self._at_once(write)], write=write)[0]
+            answers += self._check_beside(keys[start : start + self._at_once(write)], write=write)[0]
         return answers
 
     def _at_once(self, write: bool) -> int:
@@ -162,10 +160,9 @@ class RedisBitmapFilter(RemoteFilter):
         room = min(shard.limit - shard.counts[-1] for shard in shards) * len(shards)
         return max(_LEAST, min(_BATCH, room)) if write else _BATCH
 
-    def _check_some(
-        self, keys: Sequence[bytes], *, write: bool, beside: Sequence[Ask] = ()
-    ) -> tuple[list[bool], list[Any]]:
-        """Return the answers for *keys*, and those to *beside*, which is asked once."""
+    def _ask(
+        self, keys: Sequence[bytes], *, write: bool, beside: Sequence[Ask]
+    ) -> tuple[bytes, list[bool] | None, list[Any]]:
         view = self._view
         digest = bitmaps.digest_function(view.secret)
         shard_of = bitmaps.shard_function(len(view.shards))
@@ -186,10 +183,10 @@ class RedisBitmapFilter(RemoteFilter):
                 beside_answers, beside = answers[len(asks) :], ()
             for group, answer in zip(groups, answers, strict=False):
                 if answer[0] == scripts.EMPTIED:
-                    raise self._kept.emptied()
+                    return view.epoch, None, beside_answers
                 if answer[0] == scripts.STALE:
-                    for number in group:
-                        self._reload(view, number)
+                    if not all(self._reload(view, number) for number in group):
+                        return view.epoch, None, beside_answers
                     continue
                 flags = iter(answer[1 + len(group) :])
                 for number, newest in zip(group, answer[1:], strict=False):
@@ -198,7 +195,7 @@ class RedisBitmapFilter(RemoteFilter):
                     if write:
                         self._counted(view, number, newest)
             if not waiting:
-                return seen, beside_answers
+                return view.epoch, seen, beside_answers
         raise RemoteUnavailable(errno.EAGAIN, f"{self.path} grows faster than it can be asked")
 
     def _call(
@@ -215,11 +212,13 @@ class RedisBitmapFilter(RemoteFilter):
                 arguments += [layer.fixed, bitmaps.probes(layer, digests)]
         return names, arguments
 
-    def _reload(self, view: _View, number: int) -> None:
-        shard = bitmapshards.load(self.server, view.shards[number].start, view.shards[number].epoch)
+    def _reload(self, view: _View, number: int) -> bool:
+        """Read a shard that has grown; return whether it is there."""
+        shard = bitmapshards.load(self.server, view.shards[number].start, view.epoch)
         if shard is None:
-            raise self._kept.emptied()
+            return False
         view.shards[number] = shard
+        return True
 
     def _counted(self, view: _View, number: int, newest: int) -> None:
         """Note that the newest layer of a shard has *newest* keys; grow when it is full."""
@@ -241,6 +240,15 @@ class RedisBitmapFilter(RemoteFilter):
             counts = shard.num_keys * whole, shard.capacity * whole
             self.on_growth(Growth(len(shard.layers), *counts, shard.rate(), error))
 
+    @staticmethod
+    def _num_shards(server: Server, capacity: int, error_rate: float, at_least: int) -> int:
+        nodes = len(server.on_nodes("PING")) if server.is_cluster else 1
+        return bitmaps.num_shards_for(capacity, error_rate, max(nodes, at_least))
+
+    def groups(self, meta: Meta) -> list[list[str]]:
+        # A layer may have been added by somebody who did not tell.
+        return [[f"{start}:{number}" for number in range(bitmaps.MAX_LAYERS)] for start in self._starts(meta)]
+
     def _starts(self, meta: Meta) -> list[str]:
         number = int(meta.params["shards"])
         return [self._kept.part(shard, number, "bits", meta) for shard in range(number)]
@@ -261,7 +269,7 @@ class RedisBitmapFilter(RemoteFilter):
             if shard is None:
                 raise self._kept.emptied()
             shards.append(shard)
-        self._view = _View(meta.secret, shards)
+        self._view = _View(meta.epoch, meta.secret, shards)
 
     def _parts(self, meta: Meta) -> list[str]:
         known = [name for shard in self._view.shards if shard.epoch == meta.epoch for name in shard.names]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -63,6 +64,25 @@ return 1
 )
 
 
+@dataclass(frozen=True)
+class _View:
+    """What belongs together: a version, its secret and shards, and what is known of each of them.
+
+    Attributes:
+        counts: keys in it.
+        limits: keys at which the module adds a filter to it.
+        capacity, error_rate: what each was made for.
+    """
+
+    epoch: bytes
+    secret: bytes
+    names: list[str]
+    counts: list[int]
+    limits: list[int]
+    capacity: int
+    error_rate: float
+
+
 class RedisBloomFilter(RemoteFilter):
     """A filter of RedisBloom; the contract is ``filters.base.Filter``. Made by ``open``."""
 
@@ -78,9 +98,7 @@ class RedisBloomFilter(RemoteFilter):
     ) -> None:
         super().__init__(server, prefix, params, required, identity)
         self._lock = threading.Lock()
-        self._view: tuple[bytes, list[str]] = b"", []
-        self._counts: list[int] = []
-        self._limits: list[int] = []
+        self._view = _View(b"", b"", [], [], [], 1, 0.5)
 
     @classmethod
     def open(
@@ -109,7 +127,7 @@ class RedisBloomFilter(RemoteFilter):
                 f"{server.address} has no RedisBloom: it does not know BF.RESERVE. Load the module, or take "
                 "the filter 'bitmap', which needs none"
             )
-        number = shards or (len(server.on_nodes("PING")) if server.is_cluster else 1)
+        number = shards or cls._num_shards(server, capacity, error_rate, 1)
         asked = {"capacity": capacity, "error_rate": error_rate}
         self = cls(server, prefix, {**asked, "shards": number}, {**asked, "shards": shards}, identity)
         self._kept.open(create=create, renew=renew)
@@ -117,12 +135,17 @@ class RedisBloomFilter(RemoteFilter):
 
     @property
     def num_keys(self) -> int:
-        """Keys added by all, as far as this process was told; ``info`` asks."""
-        return sum(self._counts)
+        return sum(self._view.counts)
+
+    @property
+    def num_layers(self) -> int:
+        view = self._view
+        return max(len(_layers(view, count)) for count in view.counts)
 
     def rate(self) -> float:
         """Return the expected false-positive rate of the whole, from the counts that are known, 0 to 1."""
-        rates = [_rate(self._layers(count)) for count in self._counts]
+        view = self._view
+        rates = [_rate(_layers(view, count)) for count in view.counts]
         return sum(rates) / len(rates)
 
     def info(self) -> FilterInfo:
@@ -131,10 +154,10 @@ class RedisBloomFilter(RemoteFilter):
         Raises:
             RemoteError: it did not say.
         """
-        self._load(self._kept.meta)
-        names = self._view[1]
-        sizes = [_figures(self.server.run("BF.INFO", name)).get("Size", 0) for name in names]
-        shards = [self._layers(count) for count in self._counts]
+        self._look_again()
+        view = self._view
+        sizes = [_figures(self.server.run("BF.INFO", name)).get("Size", 0) for name in view.names]
+        shards = [_layers(view, count) for count in view.counts]
         layers = []
         for number in range(max(map(len, shards))):
             parts = [shard[number] for shard in shards if len(shard) > number]
@@ -164,19 +187,22 @@ class RedisBloomFilter(RemoteFilter):
         )
 
     def add_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]] | None:
-        return None if self.server.is_cluster or not keys else self._check_all(keys, write=True, beside=asks)
+        if self.server.is_cluster or not keys:
+            return None
+        return self._check_beside(keys, write=True, beside=asks)
 
     def contains_with(self, keys: Sequence[bytes], asks: Sequence[Ask]) -> tuple[list[bool], list[Any]]:
-        return self._check_all(keys, write=False, beside=asks)
+        return self._check_beside(keys, write=False, beside=asks)
 
     def _check(self, keys: list[bytes], *, write: bool) -> list[bool]:
-        return self._check_all(keys, write=write)[0]
+        return self._check_beside(keys, write=write)[0]
 
-    def _check_all(
-        self, keys: Sequence[bytes], *, write: bool, beside: Sequence[Ask] = ()
-    ) -> tuple[list[bool], list[Any]]:
-        secret, names = self._view
-        keyed = blake2b(key=secret, digest_size=DIGEST_SIZE)
+    def _ask(
+        self, keys: Sequence[bytes], *, write: bool, beside: Sequence[Ask]
+    ) -> tuple[bytes, list[bool] | None, list[Any]]:
+        view = self._view
+        names = view.names
+        keyed = blake2b(key=view.secret, digest_size=DIGEST_SIZE)
         groups: dict[int, list[int]] = {}
         digests = []
         for position, key in enumerate(keys):
@@ -200,48 +226,38 @@ class RedisBloomFilter(RemoteFilter):
         seen = [False] * len(keys)
         for (number, positions), answer in zip(batches, answers, strict=False):
             if not answer:
-                raise self._kept.emptied()
+                return view.epoch, None, answers[len(asks) :]
             for position, new in zip(positions, answer[1:], strict=True):
                 seen[position] = not new
             if write:
-                self._counted(number, answer[0])
-        return seen, answers[len(asks) :]
+                self._counted(view, number, answer[0])
+        return view.epoch, seen, answers[len(asks) :]
 
-    def _counted(self, number: int, count: int) -> None:
+    def _counted(self, view: _View, number: int, count: int) -> None:
         with self._lock:
-            self._counts[number] = count
-            if count <= self._limits[number]:
+            view.counts[number] = count
+            if count <= view.limits[number]:
                 return
-            layers = self._layers(count)
-            self._limits[number] = sum(layer.capacity for layer in layers)
-            whole = len(self._counts)
+            layers = _layers(view, count)
+            view.limits[number] = sum(layer.capacity for layer in layers)
+            whole = len(view.counts)
             growth = Growth(
                 len(layers),
                 count * whole,
-                self._limits[number] * whole,
+                view.limits[number] * whole,
                 _rate(layers),
                 None,
             )
         if self.on_growth is not None:
             self.on_growth(growth)
 
-    def _layers(self, count: int) -> list[LayerInfo]:
-        """Return what the module has made of a shard with *count* keys in it."""
-        capacity = self._share(self._kept.meta)
-        error_rate = self.error_rate * _TIGHTENING
-        layers: list[LayerInfo] = []
-        left = count
-        while not layers or left > 0:
-            num_bits = math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
-            num_hashes = math.ceil(-math.log2(error_rate))  # RedisBloom deps/bloom/bloom.c, bloom_init
-            inside = min(left, capacity)
-            rate = sizing.expected_error_rate(num_bits, num_hashes, inside)
-            fill = -math.expm1(-num_hashes * inside / num_bits)
-            layers.append(LayerInfo(num_bits, num_hashes, capacity, error_rate, inside, fill, rate))
-            left -= inside
-            capacity *= _EXPANSION
-            error_rate *= _TIGHTENING
-        return layers
+    @staticmethod
+    def _num_shards(server: Server, capacity: int, error_rate: float, at_least: int) -> int:
+        sizing.size_for(capacity, error_rate)  # refuses what is out of range
+        return max(at_least, len(server.on_nodes("PING")) if server.is_cluster else 1)
+
+    def groups(self, meta: Meta) -> list[list[str]]:
+        return [[name] for name in self._parts(meta)]
 
     def _share(self, meta: Meta) -> int:
         """Return the keys that a shard is made for: its part, and four standard deviations more."""
@@ -265,10 +281,35 @@ class RedisBloomFilter(RemoteFilter):
             if not self.server.run("EXISTS", name):
                 raise self._kept.emptied()
             counts.append(int(self.server.run("BF.CARD", name)))
-        with self._lock:
-            self._view = meta.secret, names
-            self._counts = counts
-            self._limits = [sum(layer.capacity for layer in self._layers(count)) for count in counts]
+        view = _View(
+            meta.epoch,
+            meta.secret,
+            names,
+            counts,
+            [],
+            self._share(meta),
+            float(meta.params["error_rate"]),
+        )
+        view.limits.extend(sum(layer.capacity for layer in _layers(view, count)) for count in counts)
+        self._view = view
+
+
+def _layers(view: _View, count: int) -> list[LayerInfo]:
+    """Return what the module has made of a shard with *count* keys in it."""
+    capacity, error_rate = view.capacity, view.error_rate * _TIGHTENING
+    layers: list[LayerInfo] = []
+    left = count
+    while not layers or left > 0:
+        num_bits = math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
+        num_hashes = math.ceil(-math.log2(error_rate))  # RedisBloom deps/bloom/bloom.c, bloom_init
+        inside = min(left, capacity)
+        rate = sizing.expected_error_rate(num_bits, num_hashes, inside)
+        fill = -math.expm1(-num_hashes * inside / num_bits)
+        layers.append(LayerInfo(num_bits, num_hashes, capacity, error_rate, inside, fill, rate))
+        left -= inside
+        capacity *= _EXPANSION
+        error_rate *= _TIGHTENING
+    return layers
 
 
 def _rate(layers: list[LayerInfo]) -> float:

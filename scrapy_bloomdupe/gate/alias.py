@@ -16,54 +16,27 @@ from __future__ import annotations
 
 import errno
 import json
-import secrets
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import scrapy_bloomdupe.remote.lock as locks
 from scrapy_bloomdupe.errors import (
-    BloomdupeError,
     ConfigurationError,
     RemoteEmptied,
     StateCorrupt,
-    StateLocked,
     StateMismatch,
     StateNotFound,
 )
 from scrapy_bloomdupe.gate.header import GateHeader, of_identity
 from scrapy_bloomdupe.remote.client import Ask, Script, Server
+from scrapy_bloomdupe.remote.lock import LOCK_SECONDS, ServerLock
 
 FORMAT = 1
-#: Seconds for which a build that was killed holds up the next one.
-LOCK_SECONDS = 60
-_RENEW_SECONDS = 10.0
-
 _LOOK = Script("return redis.call('GET', KEYS[1])")
 
 # In all: KEYS: alias, lock, added.
-_ACQUIRE = Script(
-    """
-if not redis.call('SET', KEYS[2], ARGV[1], 'NX', 'EX', ARGV[2]) then return 0 end
-redis.call('DEL', KEYS[3])
-return 1
-"""
-)
-_RENEW = Script(
-    """
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
-redis.call('EXPIRE', KEYS[2], ARGV[2])
-redis.call('EXPIRE', KEYS[3], ARGV[2])
-return 1
-"""
-)
-_RELEASE = Script(
-    """
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[2], KEYS[3])
-"""
-)
 #: ARGV: seconds, then texts. Returns the alias, and whether a build is under way.
 _NOTE = Script(
     """
@@ -211,23 +184,8 @@ class Alias:
             StateLocked: another process does.
             RemoteError: the server did not say.
         """
-        build = Build(self)
-        if not self._run(_ACQUIRE, build.token, LOCK_SECONDS):
-            raise StateLocked(
-                errno.EAGAIN,
-                f"{self.where} is being built by another process, or by one that was killed less than "
-                f"{LOCK_SECONDS} s ago",
-            )
-        keeper = threading.Thread(target=build.keep, name="bloomdupe-gate-lock", daemon=True)
-        keeper.start()
-        try:
-            yield build
-        finally:
-            build.ended.set()
-            keeper.join()
-            # It goes by itself.
-            with suppress(BloomdupeError):
-                self._run(_RELEASE, build.token)
+        with locks.held(self.server, self._names[1:], self.where) as lock:
+            yield Build(self, lock)
 
     def _run(self, script: Script, *arguments: Any) -> Any:
         return self.server.scripts(script, [(self._names, arguments)], slow=True)[0]
@@ -236,26 +194,11 @@ class Alias:
 class Build:
     """A build under way, which holds the lock."""
 
-    def __init__(self, alias: Alias) -> None:
-        self.token = secrets.token_hex(16).encode()
-        self.ended = threading.Event()
+    def __init__(self, alias: Alias, lock: ServerLock) -> None:
+        self.holds = lock.holds
         self._alias = alias
+        self._lock = lock
         self._taken = 0
-
-    def keep(self) -> None:
-        """Hold the lock until the build has ended."""
-        while not self.ended.wait(_RENEW_SECONDS):
-            # One that is lost is told by the switch.
-            with suppress(BloomdupeError):
-                self._alias._run(_RENEW, self.token, LOCK_SECONDS)
-
-    def holds(self) -> bool:
-        """Return whether the lock is held still.
-
-        Raises:
-            RemoteError: the server did not say.
-        """
-        return bool(self._alias.server.run("GET", self._alias._names[1]) == self.token)
 
     def added(self) -> list[str]:
         """Return the texts that were added meanwhile and were not returned yet.
@@ -274,11 +217,7 @@ class Build:
             StateLocked: somebody else builds, or has built; nothing was changed.
             RemoteError: not known which one is in force.
         """
-        done = self._alias._run(_SWITCH, self.token, new.pack(), self._taken)
+        done = self._alias._run(_SWITCH, self._lock.token, new.pack(), self._taken)
         if done < 0:
-            raise StateLocked(
-                errno.EAGAIN,
-                f"{self._alias.where}: this build stood still for more than {LOCK_SECONDS} s or lost the "
-                "server meanwhile, and another one may have begun; try again",
-            )
+            raise locks.lost(self._alias.where)
         return bool(done)

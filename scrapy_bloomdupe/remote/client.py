@@ -13,7 +13,7 @@ import errno
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha1
 from types import ModuleType
@@ -330,13 +330,17 @@ def make_client(redis: ModuleType, address: addresses.Address, *, slow: bool) ->
         raise ConfigurationError(f"{address}: redis-py {redis.__version__} does not take it: {exc}") from exc
 
 
-def connect(url: str) -> Server:
+def connect(url: str, patience: float = 0.0) -> Server:
     """Return the server of *url*; nothing is sent yet.
+
+    Args:
+        patience: seconds that are waited for an answer at least, whatever the URL says.
 
     Raises:
         ConfigurationError: the URL is wrong, or the package ``redis`` is missing.
     """
-    return Server(addresses.parse(url))
+    address = addresses.parse(url)
+    return Server(replace(address, timeout=max(address.timeout, patience)))
 
 
 def _redis() -> ModuleType:

@@ -1,4 +1,4 @@
-"""How is a filter or store made on a server, found again, made anew and removed?
+"""How is a filter or store made on a server, found again, followed, made anew and removed?
 
 It knows the description (``meta``) and the names; what the parts hold is the business of the filter or
 store, which gives three functions on them.
@@ -16,6 +16,8 @@ from scrapy_bloomdupe.remote.meta import Meta
 from scrapy_bloomdupe.remote.naming import shard_tag
 
 _SCAN_COUNT = 1000
+# Versions that come one upon another while the one before is looked at.
+_MAX_VERSIONS = 8
 
 
 class Kept:
@@ -27,7 +29,7 @@ class Kept:
         wanted: what is made if nothing is there.
         required: what has to be as asked, by name, see ``meta.compare``.
         make: make the parts that are missing; for a description that is not ready.
-        load: look at the parts; raises RemoteEmptied if one is missing.
+        load: look at the parts; raises RemoteEmptied if one is missing, and changes nothing then.
         parts: the names of the parts, as far as they are known.
     """
 
@@ -68,6 +70,9 @@ class Kept:
         try:
             self._take(meta)
         except RemoteEmptied:
+            # It may have been replaced between the two looks.
+            if self.follow(meta.epoch):
+                return
             if not renew:
                 raise
             self._replace(meta)
@@ -93,15 +98,39 @@ class Kept:
 
     def verify(self) -> None:
         """Look whether the description is still there: a server that evicts can lose it alone, and whoever
-        comes then makes another. Every question looks only at the parts it asks.
+        comes then makes another. Every question looks only at the parts it asks. A version that replaces the
+        one that is known is taken.
 
         Raises:
             RemoteEmptied: it is gone, or another one.
             RemoteError: the server did not say.
         """
         found = metas.read(self.server, self.meta_name)
-        if found is None or found.epoch != self.meta.epoch:
+        if found is not None and found.epoch == self.meta.epoch:
+            return
+        if not self.follow(self.meta.epoch):
             raise self.emptied()
+
+    def follow(self, epoch: bytes) -> bool:
+        """Take the version that replaces the one of *epoch*; return whether there is one, and it is whole.
+
+        Its parameters are those that whoever made it has answered for: nobody is refused in mid-crawl.
+
+        Raises:
+            RemoteError, StateError: see ``meta.read``.
+        """
+        for _ in range(_MAX_VERSIONS):
+            found = metas.read(self.server, self.meta_name)
+            if found is None or epoch not in found.replaces or found.kind != self.meta.kind:
+                return False
+            try:
+                self._take(found)
+            except RemoteEmptied:
+                epoch = found.epoch
+            else:
+                self.was_created = False
+                return True
+        return False
 
     def set_identity(self, identity: Mapping[str, str]) -> None:
         """Write what the keys mean.
@@ -109,7 +138,12 @@ class Kept:
         Raises:
             RemoteError: not written.
         """
-        self.meta = metas.swap(self.server, self.meta_name, self.meta, identity=dict(identity))
+        try:
+            self.meta = metas.swap(self.server, self.meta_name, self.meta, identity=dict(identity))
+        except RemoteEmptied:
+            if not self.follow(self.meta.epoch):
+                raise
+            self.meta = metas.swap(self.server, self.meta_name, self.meta, identity=dict(identity))
 
     def clear(self) -> int:
         """Remove everything under the name; return how many keys there were.
@@ -133,14 +167,15 @@ class Kept:
         return metas.emptied(self.server, self.name)
 
     def _fresh(self, meta: Meta) -> Meta:
-        return Meta(meta.kind, meta.params, meta.identity)
+        # It replaces nothing: what was seen is gone. By its number others know that its size is meant.
+        return Meta(meta.kind, meta.params, meta.identity, version=meta.version)
 
     def _take(self, meta: Meta) -> None:
-        self.meta = meta
         if not meta.ready:
             self._make(meta)
-            self.meta = metas.swap(self.server, self.meta_name, meta, ready=True)
-        self._load(self.meta)
+            meta = metas.swap(self.server, self.meta_name, meta, ready=True)
+        self._load(meta)
+        self.meta = meta
 
     def _replace(self, old: Meta) -> None:
         """Make *old*, which has lost a part, anew under another epoch; what is left of it goes."""
@@ -155,6 +190,7 @@ class Kept:
                 secret=fresh.secret,
                 created=fresh.created,
                 ready=False,
+                replaces=(),
             )
             self.was_created = True
         except RemoteEmptied:

@@ -4,6 +4,9 @@ It is made once: whoever comes first wins (``SET ... NX``), the others take what
 epoch, 16 random bytes that every other key of the same filter or store is named and marked with: a server
 that comes back empty, or was flushed and filled by somebody else, is told by it.
 
+A filter that was made anew from its store (``replacing``) has a description with a number and an epoch of its
+own, which names the epochs that it replaces: whoever worked with one of them goes on with it.
+
 It does not know filters, stores or scripts.
 """
 
@@ -23,6 +26,11 @@ from scrapy_bloomdupe.remote.client import Script, Server
 FORMAT = 1
 EPOCH_SIZE = 16
 SECRET_SIZE = 32
+# Who has been away for more versions than that is told that all is gone, and looks.
+_MAX_REPLACED = 16
+
+# What a new version may have otherwise than settings say: its rate stays what was asked, whatever they are.
+_OF_SIZE = ("capacity", "shards")
 
 _SWAP = Script(
     """
@@ -45,6 +53,8 @@ class Meta:
         secret: 32 random bytes under which keys are hashed.
         created: seconds since 1970.
         ready: all its keys were made; without it whoever comes makes the missing ones.
+        version: which one of its name it is, 1 for the first.
+        replaces: the epochs of the versions before it that were whole until it came, youngest first.
     """
 
     kind: str
@@ -54,21 +64,37 @@ class Meta:
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(SECRET_SIZE), repr=False)
     created: int = field(default_factory=lambda: int(time.time()))
     ready: bool = False
+    version: int = 1
+    replaces: tuple[bytes, ...] = ()
 
     def pack(self) -> bytes:
-        return json.dumps(
-            {
-                "format": FORMAT,
-                "kind": self.kind,
-                "params": dict(self.params),
-                "identity": dict(self.identity),
-                "epoch": self.epoch.hex(),
-                "secret": self.secret.hex(),
-                "created": self.created,
-                "ready": self.ready,
-            },
-            sort_keys=True,
-        ).encode()
+        values = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "params": dict(self.params),
+            "identity": dict(self.identity),
+            "epoch": self.epoch.hex(),
+            "secret": self.secret.hex(),
+            "created": self.created,
+            "ready": self.ready,
+        }
+        # Not of the first one: byte for byte what releases wrote that knew no versions.
+        if self.version > 1:
+            values["version"] = self.version
+        if self.replaces:
+            values["replaces"] = [epoch.hex() for epoch in self.replaces]
+        return json.dumps(values, sort_keys=True).encode()
+
+    def next(self, params: Mapping[str, Any]) -> Meta:
+        """Return the description of the version that is to replace this one."""
+        return Meta(
+            self.kind,
+            params,
+            self.identity,
+            ready=True,
+            version=self.version + 1,
+            replaces=(self.epoch, *self.replaces)[:_MAX_REPLACED],
+        )
 
 
 def unpack(data: bytes, where: str) -> Meta:
@@ -90,6 +116,8 @@ def unpack(data: bytes, where: str) -> Meta:
                 secret=bytes.fromhex(values["secret"]),
                 created=int(values["created"]),
                 ready=bool(values["ready"]),
+                version=int(values.get("version", 1)),
+                replaces=tuple(bytes.fromhex(epoch) for epoch in values.get("replaces", ())),
             )
             if (len(meta.epoch), len(meta.secret)) == (EPOCH_SIZE, SECRET_SIZE):
                 return meta
@@ -175,6 +203,9 @@ def emptied(server: Server, name: str) -> RemoteEmptied:
 def compare(where: str, found: Meta, wanted: Mapping[str, Any]) -> None:
     """Refuse what was made with other parameters.
 
+    A version that was made anew has the size that whoever made it wanted, which settings need not follow, and
+    a rate that is not worse than theirs.
+
     Args:
         wanted: what is asked for, by name; None: whatever was found.
 
@@ -183,8 +214,14 @@ def compare(where: str, found: Meta, wanted: Mapping[str, Any]) -> None:
     """
     for name, value in wanted.items():
         made = found.kind if name == "kind" else found.params.get(name)
-        if value is not None and made != value:
-            raise StateMismatch(
-                f"{where} was made with {name}={made!r}, settings ask for {value!r}; take {made!r}, use "
-                "another BLOOMDUPE_KEY, or run `bloomdupe clear` on it to start anew"
-            )
+        if value is None or made == value:
+            continue
+        if found.version > 1 and (name in _OF_SIZE or (name == "error_rate" and made and made < value)):
+            continue
+        rebuild = (
+            " `bloomdupe rebuild` where it has a store, or" if name in ("capacity", "error_rate") else ""
+        )
+        raise StateMismatch(
+            f"{where} was made with {name}={made!r}, settings ask for {value!r}; take {made!r}, use "
+            f"another BLOOMDUPE_KEY, or run{rebuild} `bloomdupe clear` on it to start anew"
+        )

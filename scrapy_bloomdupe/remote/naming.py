@@ -4,6 +4,8 @@
 
     <prefix>:filter:meta                           what the filter is (``meta``)
     <prefix>:filter:{<epoch>.<tag>}:bits:<layer>   bitmaps; or :bloom, of RedisBloom
+    ... with :old behind it                        a part of a version that was replaced, for an hour
+    <prefix>:filter:lock:{<prefix>:filter:meta}    who makes the next version (``replacing``)
     <prefix>:store:meta
     <prefix>:store:{<epoch>.<tag>}:set
 

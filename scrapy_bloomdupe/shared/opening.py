@@ -18,7 +18,7 @@ from scrapy_bloomdupe.remote.client import Server, connect
 from scrapy_bloomdupe.shared.options import SharedOptions
 from scrapy_bloomdupe.shared.parts import RemoteStore, SharedParts
 from scrapy_bloomdupe.stores.redis import RedisStore
-from scrapy_bloomdupe.stores.sql import SqlStore
+from scrapy_bloomdupe.stores.sql import SQL_TIMEOUT, SqlStore
 
 # What the keys mean, and nothing of who asked first.
 _MEANING = ("fingerprinter", "canary", "rules")
@@ -30,6 +30,7 @@ def open_shared(
     spider: str,
     identity: Mapping[str, str],
     create: bool | None = None,
+    patience: float = 0.0,
 ) -> tuple[SharedParts, list[str]]:
     """Open what is shared, or make it; return it, and sentences that a person should read.
 
@@ -37,6 +38,7 @@ def open_shared(
         spider: its name, for the names on the server.
         identity: what the keys of this crawl mean.
         create: False: only what is there.
+        patience: seconds; so long, and not shorter, is waited for an answer.
 
     Raises:
         ConfigurationError: a URL is wrong, or a package is missing.
@@ -58,7 +60,7 @@ def open_shared(
 
     def server_at(url: str) -> Server:
         if url not in servers:
-            servers[url] = connect(url)
+            servers[url] = connect(url, patience)
         return servers[url]
 
     filter: RemoteFilter | None = None  # noqa: A001
@@ -85,7 +87,9 @@ def open_shared(
                 notices,
             )
         elif options.store is not None:
-            store = SqlStore.open(options.store, prefix, identity=meaning, create=create)
+            store = SqlStore.open(
+                options.store, prefix, identity=meaning, create=create, timeout=max(SQL_TIMEOUT, patience)
+            )
         if store is not None:
             _compare(store, meaning)
         for server in servers.values():

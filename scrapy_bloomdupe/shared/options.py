@@ -22,6 +22,8 @@ class SharedOptions:
         key: template for the names, see ``remote.naming.prefix``.
         on_empty: one of ``ON_EMPTY``.
         capacity, error_rate: of the shared filter.
+        rebuild_layers: it is made anew from the shared store when it has so many layers; 0: never.
+        rebuild_every: seconds since it was made after which it is, too; None: never.
     """
 
     filter: str | None
@@ -31,6 +33,8 @@ class SharedOptions:
     on_empty: str
     capacity: int
     error_rate: float
+    rebuild_layers: int = 0
+    rebuild_every: float | None = None
 
 
 def check(options: SharedOptions, *, local_store: str | None) -> None:

@@ -51,6 +51,17 @@ class SharedParts:
         filter_id = self.filter.filter_id.hex() if self.filter is not None else ""
         return f"{filter_id}/{self.store.store_id.hex() if self.store is not None else ''}"
 
+    def is_successor_of(self, epoch: str) -> bool:
+        """Return whether nothing was lost since ``epoch`` was that text: the filter is the same, or was
+        rebuilt from the same store."""
+        filter_id, _, store_id = epoch.partition("/")
+        if self.filter is None or store_id != self.epoch.partition("/")[2]:
+            return epoch == self.epoch
+        try:
+            return self.filter.replaces(bytes.fromhex(filter_id))
+        except ValueError:
+            return False
+
     @property
     def was_created(self) -> bool:
         """Whether all of it was made, not found, when it was opened."""

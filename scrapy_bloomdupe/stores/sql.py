@@ -31,6 +31,8 @@ from scrapy_bloomdupe.stores.sqltables import MAX_KEY_SIZE, MAX_NAMESPACE_SIZE, 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+#: Seconds for an answer.
+SQL_TIMEOUT = 2.0
 #: Keys in one statement, two values each: SQLite takes 32,766 values at most, PostgreSQL 65,535.
 _BATCH = 1_000
 _CHUNK = 10_000
@@ -65,7 +67,7 @@ class SqlStore(Valueless):
         table: str = TABLE,
         identity: Mapping[str, str] | None = None,
         create: bool | None = None,
-        timeout: float = 2.0,
+        timeout: float = SQL_TIMEOUT,
         failures: int = 3,
     ) -> SqlStore:
         """Find the store, or make it; tables are made when they are missing.
