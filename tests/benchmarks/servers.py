@@ -44,7 +44,8 @@ class Server:
     def client(self) -> Any:
         """Return a client that says what fails instead of trying again."""
         redis = optional("redis")
-        return redis.Redis(port=self.port, retry=None)
+        # `SAVE` of a gigabyte takes longer than it waits by itself.
+        return redis.Redis(port=self.port, retry=None, socket_timeout=600)
 
     def memory_bytes(self) -> int:
         """Return the server's own count of what its data take."""
