@@ -279,7 +279,7 @@ class BloomDupeFilter(JudgingFilter):
             connect(self._keys.response_received, signal=signals.response_received)
             connect(self._recorder.response_received, signal=signals.response_received)
             if self._journaling is not None:
-                self._journaling.record = self._recorder.unasked
+                self._journaling.record = self._recorder.scheduled
             else:
                 connect(self._recorder.unasked, signal=signals.request_reached_downloader)
             connect(self._spider_opened, signal=signals.spider_opened)
