@@ -101,7 +101,7 @@ def _lines(name: str | None) -> Iterator[str]:
         yield from (line.strip() for line in sys.stdin)
         return
     path = Path(name)
-    if not path.is_file():
+    if not path.exists() or path.is_dir():
         raise StateNotFound(2, f"there is no file {path}")
     with path.open(encoding="utf-8", errors="replace") as file:
         yield from (line.strip() for line in file)
@@ -142,6 +142,8 @@ def _print(directory: Path, done: Forgotten, *, dry_run: bool) -> int:
         print(f"{done.pending:,} more are of pending requests, which the next run asks as they are")
     if done.unknown:
         print(f"{done.unknown:,} of those asked for are not known there")
+    if done.stuck:
+        print(f"{done.stuck:,} cannot be told from others by the counters, and stay seen")
     if done.untold:
         print(
             f"{done.untold:,} keys have no host: an older release or `bloomdupe import` wrote them. Give "

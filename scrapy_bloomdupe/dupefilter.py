@@ -270,14 +270,16 @@ class BloomDupeFilter(JudgingFilter):
             state.audit.on_lost = AuditWatch(state, state.audit, self._watch)
         telling.opened(state, self._watch, self._settings)
         if self._crawler is not None and engine.is_crawling(self._crawler):
-            self._start_watching(self._crawler, state, read)
+            watching = self._crawler
+            # Figures to look at are no reason to refuse a crawl.
+            self._watch.attempt(stats.ERROR_HISTORY, lambda: self._start_watching(watching, state, read))
         if self._crawler is not None:
             connect = self._crawler.signals.connect
             connect(self._redirects.response_received, signal=signals.response_received)
             connect(self._keys.response_received, signal=signals.response_received)
             connect(self._recorder.response_received, signal=signals.response_received)
             if self._journaling is not None:
-                self._journaling.record = self._recorder.unasked
+                self._journaling.record = self._recorder.scheduled
             else:
                 connect(self._recorder.unasked, signal=signals.request_reached_downloader)
             connect(self._spider_opened, signal=signals.spider_opened)

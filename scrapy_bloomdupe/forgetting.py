@@ -1,7 +1,8 @@
 """How is a closed state made to forget some of its keys? By the keys themselves, or by host and rule.
 
 The exact store decides what is new, so its keys are deleted; the filter's bits stay, and the store then
-proves the key new. It changes nothing else, and makes no keys of URLs.
+proves the key new. Without one a counting filter takes a key out again, by the key only. It changes nothing
+else, and makes no keys of URLs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from scrapy_bloomdupe.assembling import assemble, pending_of
 from scrapy_bloomdupe.errors import ConfigurationError
+from scrapy_bloomdupe.filters.counting import CountingFilter
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.stamps import host_of, tag, tags_of
 from scrapy_bloomdupe.state import State
@@ -61,12 +63,14 @@ class Forgotten:
         pending: not forgotten, since their request is pending: the next run asks it as it is.
         unknown: of *keys* of the selection: those that were not there.
         untold: of a selection by host: keys that an older release, or an import, wrote without one.
+        stuck: that counters could not tell from others: they stay seen.
     """
 
     keys: int = 0
     pending: int = 0
     unknown: int = 0
     untold: int = 0
+    stuck: int = 0
 
 
 def forget(directory: Path, selection: Selection, progress: Progress, *, dry_run: bool = False) -> Forgotten:
@@ -79,7 +83,8 @@ def forget(directory: Path, selection: Selection, progress: Progress, *, dry_run
         dry_run: only count.
 
     Raises:
-        ConfigurationError: there is no exact store. Nothing was changed.
+        ConfigurationError: there is neither an exact store nor a counting filter, or that is to forget by
+            host or rule. Nothing was changed.
         StateNotFound, StateLocked, StateUnusable, StateCorrupt: see ``errors``. Nothing was changed.
         StoreError: it could not be written.
     """
@@ -87,18 +92,26 @@ def forget(directory: Path, selection: Selection, progress: Progress, *, dry_run
     left: list[Path] | None = None
     try:
         state = assemble(directory, lock)
+        was_counted = False
         try:
-            if not isinstance(state.store, LmdbStore) or state.environment is None:
+            path = state.environment.path if state.environment is not None else None
+            whole = path is not None and lock.is_as_left(path)
+            if isinstance(state.store, LmdbStore):
+                done = _forget(state, state.store, selection, progress, dry_run=dry_run)
+            elif isinstance(state.filter, CountingFilter):
+                done = _forget_counted(state, selection, progress, dry_run=dry_run)
+                was_counted = not dry_run
+            else:
                 raise ConfigurationError(
                     f"{directory} has no exact store (BLOOMDUPE_STORE = None): a Bloom filter cannot forget "
-                    "a key without losing others. Start anew with the default BLOOMDUPE_STORE = 'lmdb' in an "
-                    "empty directory, or move this one aside to crawl everything again. Nothing was changed"
+                    "a key without losing others. Start anew with the default BLOOMDUPE_STORE = 'lmdb' (or "
+                    "with BLOOMDUPE_FILTER = 'counting') in an empty directory, or move this one aside to "
+                    "crawl everything again. Nothing was changed"
                 )
-            whole = lock.is_as_left(state.environment.path)
-            done = _forget(state, state.store, selection, progress, dry_run=dry_run)
-            left = [state.environment.path] if whole else None
+            left = [path] if whole and path is not None else None
         finally:
-            state.release_files(clean=False)
+            # The filter of a store was only looked at.
+            state.release_files(clean=was_counted and state.was_clean)
     finally:
         lock.release(left=left)
     return done
@@ -125,6 +138,32 @@ def _forget(
     return done
 
 
+def _forget_counted(state: State, selection: Selection, progress: Progress, *, dry_run: bool) -> Forgotten:
+    if selection.hosts or selection.rules:
+        raise ConfigurationError(
+            f"{state.directory} has no exact store (BLOOMDUPE_STORE = None), and counters do not know the "
+            "host or the rule of a page: give URLs or --keys. Nothing was changed"
+        )
+    done = Forgotten()
+    pending = _pending(state, None, selection)
+    if not dry_run:
+        state.filter.begin()
+    for key in progress(sorted(selection.keys), len(selection.keys)):
+        if key not in state.filter:
+            done.unknown += 1
+        elif key in pending:
+            done.pending += 1
+        elif dry_run or state.seen.forget(key):
+            done.keys += 1
+        else:
+            done.stuck += 1
+    if not dry_run:
+        state.flush()
+        state.sync()
+        _ask_starts_again(state)
+    return done
+
+
 def _chosen(store: LmdbStore, selection: Selection, progress: Progress, done: Forgotten) -> Iterator[bytes]:
     if selection.keys:
         for key in progress(sorted(selection.keys), len(selection.keys)):
@@ -143,15 +182,15 @@ def _chosen(store: LmdbStore, selection: Selection, progress: Progress, done: Fo
             done.untold += 1
 
 
-def _pending(state: State, store: LmdbStore, selection: Selection) -> set[bytes]:
+def _pending(state: State, store: LmdbStore | None, selection: Selection) -> set[bytes]:
     """Return the keys of pending requests that are selected."""
     view = pending_of(state)
     if view is None:
         return set()
-    matches = selection.by_tags()
     keys = (record.key for record in view.records() if record.key is not None)
-    if selection.keys:
+    if store is None or selection.keys:
         return {key for key in keys if key in selection.keys}
+    matches = selection.by_tags()
     return {key for key in keys if (value := store.get(key)) is not None and matches(value)}
 
 

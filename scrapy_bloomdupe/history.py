@@ -9,7 +9,6 @@ Every sample counts from the beginning of the history, over all its runs: any of
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -88,7 +87,7 @@ class Sample:
         Raises:
             ValueError: it is no sample.
         """
-        found = json.loads(line)
+        found = _loads(line)
         if not isinstance(found, dict) or not _is_number(found.get("time")):
             raise ValueError("no sample")
         values = {name: found[name] for name in _NAMES if _is_number(found.get(name))}
@@ -160,10 +159,10 @@ def read_history(directory: Path) -> History:
 def read_top(directory: Path) -> Top:
     """Return what ``HistoryFile.write_top`` wrote; empty: nothing that can be read."""
     try:
-        found = json.loads((directory / TOP_NAME).read_bytes())
+        found = _loads((directory / TOP_NAME).read_bytes())
         return Top(
-            hosts=tuple((str(host), int(count)) for host, count in found["hosts"]),
-            slack=int(found["slack"]),
+            hosts=tuple((str(host), int(count)) for host, count in found["hosts"] if _is_number(count)),
+            slack=int(found["slack"]) if _is_number(found["slack"]) else 0,
             rules={
                 str(name): RuleFigures(
                     _counts(each["counts"]), tuple((str(a), str(b)) for a, b in each["pairs"])
@@ -257,9 +256,16 @@ def _lines(path: Path) -> list[bytes]:
         return []
 
 
+def _loads(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except RecursionError as exc:
+        raise ValueError("nested too deeply") from exc
+
+
 def _is_number(value: Any) -> bool:
     # No bool, no NaN, and nothing that arithmetic would choke on.
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e18
+    return type(value) in (int, float) and abs(value) < 1e18
 
 
 def _counts(found: Any) -> dict[str, int]:

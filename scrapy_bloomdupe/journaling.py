@@ -83,8 +83,11 @@ class Journaling:
         self._feeds: Feeds | None = None
         self._done_before = journal.num_done
         self._starts: dict[int, tuple[Request, bytes]] = {}
-        #: Sets the mark of a request that the duplicate filter is not asked about; None: it gets none.
-        self.record: Callable[[Request], bytes | None] = lambda request: None
+        #: Gives the mark of a request that the duplicate filter is not asked about, and what sets it; None:
+        #: it gets none.
+        self.record: Callable[[Request], tuple[bytes, Callable[[], object]] | None] = lambda request: None
+        # The last of these: whether it is in the queue is known by the count of before.
+        self._unsure: tuple[Request, int, bytes | None, Callable[[], object] | None] | None = None
         self.failed = self.closed = False
         dump = requestbytes.RequestWriter(spider)
         self.units = Units(journal, state.seen, spider.name, dump, retry_failed=retry_failed)
@@ -110,6 +113,7 @@ class Journaling:
         Raises:
             OSError: a feed could not be written.
         """
+        self._settle_scheduled()
         # Of the idle handler, whose commit this is as well.
         ended = self._journal.has_ended
         if self.units.settle() or ended:
@@ -151,6 +155,7 @@ class Journaling:
             OSError: a feed could not be written.
         """
         self.closed = True
+        self._settle_scheduled()
         extra = {"spider": self._crawler.spider}
         for request in (in_memory := self.units.in_memory())[:5]:
             logger.warning(report.in_memory(request), extra=extra)
@@ -208,11 +213,32 @@ class Journaling:
         return True
 
     def _request_scheduled(self, request: Request) -> None:
+        self._settle_scheduled()
         started = self._starts.pop(id(request), None) if self._starts else None
         # What cannot be written is not pending after a kill: it has to be asked again.
-        if started is not None and self.units.can_write(request):
-            self._journal.note_start(started[1])
-        self.units.scheduled(request, self.record(request) if request.dont_filter else None)
+        start = started[1] if started is not None and self.units.can_write(request) else None
+        key = remember = None
+        if request.dont_filter:
+            if (mark := self.record(request)) is not None:
+                key, remember = mark
+            self._unsure = request, self._num_enqueued(), start, remember
+        elif start is not None:
+            self._journal.note_start(start)
+        self.units.scheduled(request, key)
+
+    def _settle_scheduled(self) -> None:
+        """Remember the last request that the filter was not asked about, if it was not dropped: another
+        handler of ``request_scheduled`` may do that, and a page that nobody fetches must not be seen."""
+        if self._unsure is None:
+            return
+        (request, before, start, remember), self._unsure = self._unsure, None
+        if not self._was_enqueued(before):
+            self.units.dropped(request)
+            return
+        if start is not None:
+            self._journal.note_start(start)
+        if remember is not None:
+            remember()
 
     def _item_left(self, response: Any, signal: Any) -> None:
         if signal is signals.item_scraped and self._feeds is not None:
@@ -243,9 +269,14 @@ class Journaling:
             # A queue that cannot be written: it stays pending, and is told as stuck in the next round.
             self._watch.failed(stats.ERROR_QUEUE, exc, request)
             return
-        if number is not None and self._num_enqueued() == before:
+        if number is not None and not self._was_enqueued(before):
             # A handler of request_scheduled has dropped it, on purpose.
             self.units.give_up(number)
+
+    def _was_enqueued(self, before: int) -> bool:
+        after = self._num_enqueued()
+        # None ever: all were dropped, or this scheduler or collector does not count.
+        return after != before if after else engine.has_pending_requests(self._crawler)
 
     def _num_enqueued(self) -> int:
         return self._watch.value("scheduler/enqueued")

@@ -218,7 +218,8 @@ class JudgingFilter(RFPDupeFilter):
     def forget(self, request: Request) -> bool:
         """Make the page of *request* new again; return whether it is.
 
-        False: there is no exact store (a Bloom filter alone cannot forget), or that failed, which is counted.
+        False: there is neither an exact store nor a counting filter (others cannot forget), or that failed,
+        which is counted; or counters cannot tell its key from others.
         """
         state, done = self._state, False
         if state is None:

@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import scrapy_bloomdupe.stats as stats
@@ -69,32 +70,46 @@ class Recorder:
         # A retry, or what it was redirected to.
         return url == request.url or url in meta.get("redirect_urls", ())
 
-    def unasked(self, request: Request) -> bytes | None:
-        """Remember a request that the filter is not asked about, and return its key.
+    def unasked(self, request: Request) -> None:
+        """Remember a request that the filter is not asked about and that is being sent; for a handler of
+        ``request_reached_downloader``. One of ``request_scheduled``, of every link, takes 4 us for each."""
+        if (found := self.scheduled(request)) is not None:
+            found[1]()
 
-        With a journal to be called when it is scheduled. Else a handler of ``request_reached_downloader``, of
-        what is sent: ``request_scheduled`` is of every link, and another handler of it takes 4 us for each.
-        """
-        return self.mark(request) if request.dont_filter and self.wants(request) else None
+    def scheduled(self, request: Request) -> tuple[bytes, Callable[[], bool]] | None:
+        """Return the key of a request that the filter is not asked about, and what remembers it; None: it is
+        not to be remembered. It may be dropped by whoever else is told that it is scheduled."""
+        return self._mark(request) if request.dont_filter and self.wants(request) else None
 
     def mark(self, request: Request) -> bytes | None:
         """Remember *request* as seen now, and return its key; None: it has none, or that failed."""
+        found = self._mark(request)
+        return found[0] if found is not None and found[1]() else None
+
+    def _mark(self, request: Request) -> tuple[bytes, Callable[[], bool]] | None:
         where = stats.ERROR_RULES
         try:
             decision = self._keys.decide(request)
             where = stats.ERROR_KEY
             key = self._key_of(request, decision)
-            if key is None:
-                return None
-            where = stats.ERROR_CHECK
-            # It is fetched now, whenever that was the last time.
-            self._seen.check_and_add(key, request.url, decision.under if decision else None, 0.0)
         except Exception as exc:
             self._watch.failed(where, exc, request)
             return None
+        if key is None:
+            return None
+        # Before it is written to a queue: its retries are known by it.
         request.meta.setdefault(RECORDED, request.url)
+        return key, partial(self._remember, key, request, decision)
+
+    def _remember(self, key: bytes, request: Request, decision: Decision | None) -> bool:
+        try:
+            # It is fetched now, whenever that was the last time.
+            self._seen.check_and_add(key, request.url, decision.under if decision else None, 0.0)
+        except Exception as exc:
+            self._watch.failed(stats.ERROR_CHECK, exc, request)
+            return False
         self._watch.count(stats.RECORDED)
-        return key
+        return True
 
     def response_received(self, response: Response, request: Request) -> None:
         """Handle the signal of this name: from here on the meta can be copied by a callback."""

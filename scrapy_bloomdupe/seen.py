@@ -218,8 +218,8 @@ class SeenSet:
             self._deferred.clear()
 
     def forget(self, key: bytes) -> bool:
-        """Make *key* new again; return whether that was possible: a Bloom filter alone cannot forget, if it
-        does not count.
+        """Make *key* new again; return whether it is: a Bloom filter alone cannot forget, if it does not
+        count.
 
         With a store the filter's bits stay; the store then proves the key new.
 
@@ -244,10 +244,12 @@ class SeenSet:
     def _forget_bare(self, key: bytes) -> bool:
         if not isinstance(self.filter, RemovingFilter):
             return False
+        if key in self._held:
+            return True
         if self._deferred is not None and key in self._deferred:
             self._deferred.discard(key)
             return True
-        return self.filter.remove(key)
+        return self.filter.remove(key) or key not in self.filter
 
     def check_and_add_many(self, keys: Sequence[bytes]) -> list[Verdict]:
         """Judge *keys* and remember them, as ``check_and_add`` does one after the other, in less time. None

@@ -61,6 +61,8 @@ class Units:
         self._retry_failed = retry_failed
         self._active: dict[int, Unit] = {}
         self._replayed: set[int] = set()
+        # What was dropped when it was given again: its marks are forgotten.
+        self._unmarked: set[int] = set()
         #: URLs of GET requests that have failed in this run and are kept for the next one, by their key.
         self.kept: dict[bytes, set[str]] = {}
         #: Every request of an earlier run comes from the journal; else Scrapy's own queue has most of them,
@@ -101,7 +103,17 @@ class Units:
         if (unit := self._active.pop(number, None)) is not None:
             self._candidates.discard(unit)
         if number in self.journal:
+            self._unmark(number)
             self.journal.end(number)
+        self._unmarked.discard(number)
+        self._passed.pop(number, None)
+
+    def dropped(self, request: Request) -> None:
+        """A handler of the signal has dropped *request*, which was to be scheduled. What was pending stays
+        so, and is given again when the crawl is idle; until then others may have its page."""
+        number = self._number(request)
+        if number is not None and self._was_given_again(number) and number in self.journal:
+            self._unmark(number)
 
     def can_write(self, request: Request) -> bool:
         """Return whether *request* can be pending; else the process is all that knows it."""
@@ -117,6 +129,10 @@ class Units:
         Args:
             key: its mark, if it was set though the filter is not asked.
         """
+        if (last := self._scheduling) is not None and last[0] is not request:
+            # The filter was not asked about it.
+            self._scheduling = None
+            self.dropped(last[0])
         parent = self._resolve(request)
         unit = self._claim(request)
         if not request.dont_filter:
@@ -402,6 +418,15 @@ class Units:
         passed.add(key)
         return True
 
+    def _unmark(self, number: int) -> None:
+        if number in self._unmarked:
+            return
+        self._unmarked.add(number)
+        for key in self.journal.keys_of(number):
+            self._seen.forget(key)
+            # It is any request's from now on.
+            self._passed.setdefault(number, set()).add(key)
+
     def _is_replay(self, unit: Unit) -> bool:
         return self._was_given_again(unit.number)
 
@@ -429,6 +454,7 @@ class Units:
                 self._leave_targets(unit)
             self.journal.end(unit.number)
         del self._active[unit.number]
+        self._unmarked.discard(unit.number)
         self._passed.pop(unit.number, None)
         self._put_back.discard(unit.number)
 

@@ -148,3 +148,17 @@ def scrapy_cannot_write_its_queue() -> None:
         raise OSError(28, "No space left on device")
 
     Scheduler._write_dqs_state = full  # type: ignore[method-assign]
+
+
+class Choosy(FollowAll):
+    """A handler of its own drops start requests of pages without links."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.choose, signal=signals.request_scheduled)
+        return spider
+
+    def choose(self, request: Request) -> None:
+        if "/page/" in request.url and request.meta.get("is_start_request"):
+            raise IgnoreRequest("not from the start")

@@ -149,10 +149,58 @@ def test_a_filter_alone_is_refused_and_nothing_is_changed(tmp_path: Path) -> Non
         forget(directory, Selection(hosts=("a.example",)), silent)
     assert str(caught.value) == (
         f"{directory} has no exact store (BLOOMDUPE_STORE = None): a Bloom filter cannot forget a key "
-        "without losing others. Start anew with the default BLOOMDUPE_STORE = 'lmdb' in an empty directory, "
-        "or move this one aside to crawl everything again. Nothing was changed"
+        "without losing others. Start anew with the default BLOOMDUPE_STORE = 'lmdb' (or with "
+        "BLOOMDUPE_FILTER = 'counting') in an empty directory, or move this one aside to crawl everything "
+        "again. Nothing was changed"
     )
     assert before == files(directory)
+
+
+COUNTING = {"store": None, "layout": "counting", "error_rate": 1e-6}
+
+
+@pytest.mark.parametrize("more", [{}, {"journal": True}, {"audit": 0.5}])
+@pytest.mark.parametrize("killed", [False, True])
+def test_counters_forget_by_key_and_the_state_is_as_clean_as_it_was(
+    tmp_path: Path, more: dict[str, Any], killed: bool
+) -> None:
+    options = replace(OPTIONS, **COUNTING, **more)
+    directory = write(tmp_path / "state", **COUNTING, **more)
+    if killed:
+        state = open_or_create(directory, options)
+        shutil.copytree(directory, tmp_path / "copy")
+        state.close()
+        directory = tmp_path / "copy"
+    chosen = Selection(frozenset(key(number) for number in (*range(20), 1000, 1001)))
+    before = files(directory)
+    assert Forgotten(keys=20, unknown=2) == forget(directory, chosen, silent, dry_run=True)
+    assert before == files(directory)
+    assert Forgotten(keys=20, unknown=2) == forget(directory, chosen, silent)
+    state = open_or_create(directory, options)
+    assert (not killed, 40) == (state.was_clean, state.num_keys())
+    assert set(range(20, 60)) == {number for number in range(60) if key(number) in state.seen}
+    assert {Verdict.NEW} == {state.seen.check_and_add(key(number)) for number in range(20)}
+    state.close()
+
+
+def test_counters_do_not_know_hosts_and_rules(tmp_path: Path) -> None:
+    directory = write(tmp_path / "state", **COUNTING)
+    before = files(directory)
+    with pytest.raises(ConfigurationError, match=r"give URLs or --keys\. Nothing was changed"):
+        forget(directory, Selection(hosts=("a.example",)), silent)
+    assert before == files(directory)
+
+
+def test_counters_keep_what_is_pending(tmp_path: Path) -> None:
+    options = replace(OPTIONS, **COUNTING, journal=True)
+    state = open_or_create(tmp_path, options)
+    assert state.journal is not None
+    state.seen.check_and_add(key(1))
+    state.journal.add(Record(state.journal.next_number(), key(1), "spider", b"request"))
+    state.seen.check_and_add(key(2))
+    state.close()
+    done = forget(tmp_path, Selection(frozenset([key(1), key(2)])), silent)
+    assert Forgotten(keys=1, pending=1) == done
 
 
 def test_a_state_in_use_is_refused(tmp_path: Path) -> None:

@@ -176,3 +176,18 @@ def test_top_lists_of_any_shape_do_no_harm(tmp_path_factory: pytest.TempPathFact
 def test_lines_of_any_bytes_do_no_harm(data: bytes) -> None:
     with suppress(ValueError):
         assert isinstance(Sample.from_line(data), Sample)
+
+
+HUGE = [b"1e999", b"-1e999", b"NaN", b"1" + b"0" * 400, b"[" * 100_000]
+
+
+@pytest.mark.parametrize("value", HUGE, ids=["inf", "-inf", "nan", "digits", "deep"])
+def test_numbers_that_no_file_of_ours_has_do_no_harm(tmp_path: Path, value: bytes) -> None:
+    (tmp_path / TOP_NAME).write_bytes(b'{"hosts":[["a",%b],["b",2]],"slack":%b,"rules":{}}' % (value, value))
+    assert history.read_top(tmp_path) in (Top((("b", 2),)), Top())
+    line = b'{"time":1764000000.0,"keys":%b,"seconds":5.0,"errors":{"sync":%b}}\n' % (value, value)
+    (tmp_path / HISTORY_NAME).write_bytes(line)
+    found = history.read_history(tmp_path)
+    assert found.samples in ((), (Sample(time=1764000000.0, seconds=5.0),))
+    assert len(found.samples) + found.damaged == 1
+    assert HistoryFile(tmp_path).open().seconds in (0.0, 5.0)

@@ -172,6 +172,16 @@ def test_a_page_that_fails_for_ever_is_done_if_nothing_else_is_wanted(job: Job) 
     assert [500] == [status for _, path, status in job.area.answers() if path == "broken/1"]
 
 
+@pytest.mark.parametrize("more", [{}, {"BLOOMDUPE_RECORD_START": True}], ids=["plain", "recorded"])
+def test_a_start_request_that_a_handler_drops_leaves_its_page_to_links(
+    job: Job, more: dict[str, Any]
+) -> None:
+    start = job.area.links("page/1", "page/2").removeprefix(job.area.at(""))
+    # The last one is known by what comes after it.
+    check(job("page/1", start, "page/3", spider="featurespiders.Choosy", **more))
+    assert {"page/1": 1, "page/2": 1} == job.area.fetched()
+
+
 def test_a_stock_job_that_was_stopped_goes_on_with_a_journal(job: Job) -> None:
     stopped = job.stopped(7, (INT,), f"many/{PAGES}", **STOCK, **SLOW)
     assert "shutdown" == stopped.stats["finish_reason"]

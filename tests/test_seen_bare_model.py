@@ -44,8 +44,13 @@ class Bare(Files):
     def add(self, number: int) -> None:
         must_be_seen = number in self.known and self.lasts(number)
         verdict = self.state.seen.check_and_add(key(number))
-        assert verdict in (Verdict.NEW, Verdict.UNCONFIRMED)
-        if verdict is Verdict.NEW:
+        is_audited = self.state.audit is not None and self.state.audit.samples(key(number))
+        if not is_audited:
+            assert verdict in (Verdict.NEW, Verdict.UNCONFIRMED)
+        elif not must_be_seen:
+            # It is known exactly.
+            assert not verdict.seen
+        if not verdict.seen:
             assert not must_be_seen
             self.known[number] = self.now
 
@@ -100,6 +105,10 @@ class CountingJournaled(Counting):
     options = replace(Counting.options, journal=True)
 
 
+class CountingAudited(CountingJournaled):
+    options = replace(CountingJournaled.options, audit=0.3)
+
+
 class Generations(Bare):
     """A key lasts as long as asked for, and a third longer at the most."""
 
@@ -126,7 +135,9 @@ class GenerationsJournaled(Generations):
 
 TestCounting = Counting.TestCase
 TestCountingJournaled = CountingJournaled.TestCase
+TestCountingAudited = CountingAudited.TestCase
 TestGenerations = Generations.TestCase
 TestGenerationsJournaled = GenerationsJournaled.TestCase
 TestCounting.settings = TestCountingJournaled.settings = settings(max_examples=12, stateful_step_count=25)
 TestGenerations.settings = TestGenerationsJournaled.settings = TestCounting.settings
+TestCountingAudited.settings = TestCounting.settings

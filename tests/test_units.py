@@ -826,6 +826,40 @@ def test_what_failed_and_could_not_be_forgotten_stays_pending(
     assert (0, 1) == (crawl.journal.num_failed, crawl.units.num_active)
 
 
+def test_a_request_that_was_given_again_and_dropped_leaves_its_page_to_others(crawl: Crawl) -> None:
+    crawl.schedule(of_the_spider("a"))
+    crawl.schedule(of_the_spider("b"))
+    crawl.commit()
+    crawl.crash()
+    replayed = crawl.replayed()
+    # A handler of the signal drops it: the filter is not asked.
+    crawl.units.scheduled(replayed[1])
+    assert crawl.schedule(replayed[2])
+    assert [False, True] == [crawl.knows(name) for name in "ab"]
+    assert ["a", "b"] == crawl.pending
+    link = of_the_spider("a")
+    assert crawl.schedule(link)
+    crawl.give(crawl.fetch(link))
+    # It is put back when the crawl is idle, and is no more than a duplicate.
+    crawl.units.replay_stranded(replayed[1], 1)
+    assert not crawl.schedule(replayed[1])
+    assert ["b"] == crawl.pending
+    assert [True, True] == [crawl.knows(name) for name in "ab"]
+
+
+def test_what_is_put_back_and_dropped_again_is_given_up_and_its_page_is_new(crawl: Crawl) -> None:
+    crawl.schedule(of_the_spider("a"))
+    crawl.commit()
+    crawl.crash()
+    replayed = crawl.replayed()[1]
+    for _ in range(2):
+        crawl.units.replay_stranded(replayed, 1)
+        crawl.units.scheduled(replayed)
+    crawl.units.give_up(1)
+    assert ([], False) == (crawl.pending, crawl.knows("a"))
+    assert crawl.schedule(of_the_spider("a"))
+
+
 def test_what_failed_is_done_if_nothing_else_is_wanted(crawl: Crawl) -> None:
     fail(crawl, "a")
     assert [] == crawl.pending
