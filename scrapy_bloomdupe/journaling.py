@@ -92,7 +92,7 @@ class Journaling:
         dump = requestbytes.RequestWriter(spider)
         self.units = Units(journal, state.seen, spider.name, dump, retry_failed=retry_failed)
         whole = journal.seal is None or not trusted
-        self.units.whole = whole
+        self.units.marks.whole = whole
         load = partial(requestbytes.load, spider=spider)
         self.resumption = Resumption(self.units, journal, spider, load, whole=whole)
         # What is in Scrapy's queue now.
@@ -180,7 +180,9 @@ class Journaling:
         queued = self._queued + self._watch.value(enqueued) - self._watch.value(dequeued)
         if self._queue is None or len(self._journal) - num_again != queued:
             return None
-        if queued and (not requestqueue.is_closed_in_order(self._queue) or self.units.has_targets_left()):
+        if queued and (
+            not requestqueue.is_closed_in_order(self._queue) or self.units.marks.has_targets_left()
+        ):
             return None
         try:
             return requestqueue.digest(self._queue)
