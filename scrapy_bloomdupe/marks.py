@@ -87,7 +87,12 @@ class Marks:
                 self._seen.forget(key)
 
     def has_targets_left(self) -> bool:
-        """Return whether a request that is given again has not come as far as before."""
+        """Return whether a request that is given again has not come as far as in an earlier run: it owns a
+        mark that it has not passed in this one. In Scrapy's queue it could not pass it any more.
+
+        Raises:
+            StoreError: the journal could not be read.
+        """
         return any(
             self.is_given_again(number) and key not in self._passed.get(number, ())
             for number, key in self._journal.targets()
