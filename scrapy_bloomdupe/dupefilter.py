@@ -278,10 +278,9 @@ class BloomDupeFilter(JudgingFilter):
             connect(self._redirects.response_received, signal=signals.response_received)
             connect(self._keys.response_received, signal=signals.response_received)
             connect(self._recorder.response_received, signal=signals.response_received)
+            connect(self._recorder.unasked, signal=signals.request_reached_downloader)
             if self._journaling is not None:
-                self._journaling.record = self._recorder.scheduled
-            else:
-                connect(self._recorder.unasked, signal=signals.request_reached_downloader)
+                self._recorder.on_unasked = self._journaling.units.marked
             connect(self._spider_opened, signal=signals.spider_opened)
             connect(self._spider_closed, signal=signals.spider_closed)
 

@@ -128,12 +128,14 @@ def _forget(
             continue
         done.keys += 1
         if not dry_run:
+            if done.keys == 1:
+                # First: whoever is cut short forgets too few.
+                _ask_starts_again(state)
             store.remove(key)
             if done.keys % _GROUP == 0:
                 store.flush()
     if done.keys and not dry_run:
         store.flush()
-        _ask_starts_again(state)
         store.environment.sync()
     return done
 
@@ -148,6 +150,7 @@ def _forget_counted(state: State, selection: Selection, progress: Progress, *, d
     pending = _pending(state, None, selection)
     if not dry_run:
         state.filter.begin()
+        _ask_starts_again(state)
     for key in progress(sorted(selection.keys), len(selection.keys)):
         if key not in state.filter:
             done.unknown += 1
@@ -160,7 +163,6 @@ def _forget_counted(state: State, selection: Selection, progress: Progress, *, d
     if not dry_run:
         state.flush()
         state.sync()
-        _ask_starts_again(state)
     return done
 
 

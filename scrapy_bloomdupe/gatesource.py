@@ -5,6 +5,7 @@ Whether the text is in the gate is not asked here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from scrapy import Request
 
 _WHERE = "BLOOMDUPE_GATE"
-# Taken from text with escapes; of a whole URL (``url:REGEX``) they may be what the list has.
-_ESCAPED = ("path", "fragment")
+_ESCAPE = re.compile("%[0-9a-fA-F]{2}")
 
 
 class GateSource:
@@ -29,7 +29,8 @@ class GateSource:
     Args:
         sources: tried in order: those of a rule's key (``query:NAME``, ``path:REGEX``, ``fragment:REGEX``,
             ``url:REGEX``, ``call:pkg.mod:func``), ``url`` (the whole), ``meta:NAME``. What comes of the
-            query, the path and the fragment is without escapes; of ``url:REGEX`` as it stands in the URL.
+            query, the path and the fragment is without escapes (if that is not UTF-8, or a query could spell
+            several words: none); of ``url:REGEX`` as it stands in the URL.
         match: which URLs the gate is for, as in a rule; of all others there is no text.
         spider: its name.
 
@@ -58,9 +59,13 @@ class GateSource:
         page = self._rules.page(request.url) if self._rules is not None else None
         if page is not None and not self._is_for(page):
             return None
-        for read in self._readers:
-            if (text := read(request, page)) is not None:
-                return text
+        try:
+            for read in self._readers:
+                if (text := read(request, page)) is not None:
+                    return text
+        except _Unknowable:
+            # Another source would only say something else.
+            pass
         return None
 
     def _is_for(self, page: Page) -> bool:
@@ -84,29 +89,51 @@ class GateSource:
         rule = make_rule({"name": "gate", "key": {"sources": [source]}}, _WHERE)
         assert rule.key is not None
         extractor = Extractor(rule.key, _WHERE)
-        # A query is decoded as it is taken apart; a list has the words themselves.
-        decode = _unescaped if kind in _ESCAPED else _as_text
+        plain: Callable[[str], str] = _DECODERS.get(kind, str)
+        if kind in ("path", "fragment") and re.compile(argument).groups > 1:
+            # Put together of several: which escape belongs to which is not known any more.
+            plain = _without_escapes
 
         def by_rule(_: Request, page: Page | None) -> str | None:
             assert page is not None
             try:
                 found = extractor.find(page)
-            except (Ambiguous, Untrusted):
-                return None
-            return decode(found[1][0]) if found is not None else None
+            except (Ambiguous, Untrusted) as exc:
+                raise _Unknowable from exc
+            return plain(found[1][0]) if found is not None else None
 
         return by_rule
 
 
-def _unescaped(text: str) -> str | None:
-    """Return *text* without escapes; None: they are not UTF-8, and nobody knows what they spell."""
+class _Unknowable(Exception):
+    """There is a text, and nobody knows which: a gate must not reject it."""
+
+
+def _without_escapes(text: str) -> str:
+    """Return *text*, which must not have an escape left: ``%Ba`` may be a letter of another encoding, or
+    "100%Baumwolle"."""
+    if _ESCAPE.search(text):
+        raise _Unknowable
+    return text
+
+
+def _unescaped(text: str) -> str:
+    """Return *text*, which has all of its escapes, without them; they must be UTF-8."""
     try:
         return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        return None
+    except UnicodeDecodeError as exc:
+        raise _Unknowable from exc
 
 
 def _as_text(value: Any) -> str | None:
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+# A query is decoded as far as it can be told when it is taken apart, a path is not.
+_DECODERS: dict[str, Callable[[str], str]] = {
+    "query": _without_escapes,
+    "path": _unescaped,
+    "fragment": _unescaped,
+}

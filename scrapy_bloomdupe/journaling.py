@@ -6,7 +6,6 @@ What no signal tells ``journalmiddleware`` does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,6 +25,7 @@ from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.records import Seal
 from scrapy_bloomdupe.resuming import Resumption
 from scrapy_bloomdupe.state import State
+from scrapy_bloomdupe.unit import META_UNIT
 from scrapy_bloomdupe.units import Units
 from scrapy_bloomdupe.watch import Watch
 
@@ -83,18 +83,18 @@ class Journaling:
         self._feeds: Feeds | None = None
         self._done_before = journal.num_done
         self._starts: dict[int, tuple[Request, bytes]] = {}
-        #: Gives the mark of a request that the duplicate filter is not asked about, and what sets it; None:
-        #: it gets none.
-        self.record: Callable[[Request], tuple[bytes, Callable[[], object]] | None] = lambda request: None
-        # The last of these: whether it is in the queue is known by the count of before.
-        self._unsure: tuple[Request, int, bytes | None, Callable[[], object] | None] | None = None
+        # The last one that was to be scheduled, if that matters: whether it is in the queue is known by the
+        # count of before.
+        self._unsure: tuple[Request, int, bytes | None] | None = None
         self.failed = self.closed = False
         dump = requestbytes.RequestWriter(spider)
         self.units = Units(journal, state.seen, spider.name, dump, retry_failed=retry_failed)
         whole = journal.seal is None or not trusted
         self.units.marks.whole = whole
         load = partial(requestbytes.load, spider=spider)
-        self.resumption = Resumption(self.units, journal, spider, load, whole=whole)
+        self.resumption = Resumption(
+            self.units, journal, spider, load, knows=state.seen.__contains__, whole=whole
+        )
         # What is in Scrapy's queue now.
         self._queued = 0 if whole or journal.seal is None else len(journal) - len(journal.seal.again)
         if len(journal) and whole and not journal.is_new:
@@ -164,6 +164,7 @@ class Journaling:
         self.units.settle_all(closing=True)
         if self._feeds is not None:
             self._feeds.flush(sync=self._sync)
+        self.resumption.finish()
         again = self.units.again()
         if self.resumption.num_foreign:
             logger.warning(jobreport.foreign(self.resumption.num_foreign), extra=extra)
@@ -219,28 +220,25 @@ class Journaling:
         started = self._starts.pop(id(request), None) if self._starts else None
         # What cannot be written is not pending after a kill: it has to be asked again.
         start = started[1] if started is not None and self.units.can_write(request) else None
-        key = remember = None
-        if request.dont_filter:
-            if (mark := self.record(request)) is not None:
-                key, remember = mark
-            self._unsure = request, self._num_enqueued(), start, remember
-        elif start is not None:
-            self._journal.note_start(start)
-        self.units.scheduled(request, key)
+        if start is not None or (request.dont_filter and META_UNIT in request.meta):
+            self._unsure = request, self._num_enqueued(), start
+        self.units.scheduled(request)
 
     def _settle_scheduled(self) -> None:
-        """Remember the last request that the filter was not asked about, if it was not dropped: another
-        handler of ``request_scheduled`` may do that, and a page that nobody fetches must not be seen."""
+        """See what became of the last request that was to be scheduled: another handler of
+        ``request_scheduled`` may have dropped it. A start request that was is asked again by a run after a
+        kill, and what was given again leaves its page to others."""
         if self._unsure is None:
             return
-        (request, before, start, remember), self._unsure = self._unsure, None
-        if not self._was_enqueued(before):
-            self.units.dropped(request)
-            return
-        if start is not None:
+        (request, before, start), self._unsure = self._unsure, None
+        if request.dont_filter:
+            went = self._num_enqueued() != before
+            if not went:
+                self.units.dropped(request)
+        else:
+            went = self.units.was_judged(request)
+        if went and start is not None:
             self._journal.note_start(start)
-        if remember is not None:
-            remember()
 
     def _item_left(self, response: Any, signal: Any) -> None:
         if signal is signals.item_scraped and self._feeds is not None:
@@ -271,14 +269,12 @@ class Journaling:
             # A queue that cannot be written: it stays pending, and is told as stuck in the next round.
             self._watch.failed(stats.ERROR_QUEUE, exc, request)
             return
-        if number is not None and not self._was_enqueued(before):
+        # Nothing was in the queue before the first of these.
+        uncounted = before == 0 and engine.has_pending_requests(self._crawler)
+        if number is not None and self._num_enqueued() == before and not uncounted:
             # A handler of request_scheduled has dropped it, on purpose.
             self.units.give_up(number)
 
-    def _was_enqueued(self, before: int) -> bool:
-        after = self._num_enqueued()
-        # None ever: all were dropped, or this scheduler or collector does not count.
-        return after != before if after else engine.has_pending_requests(self._crawler)
-
     def _num_enqueued(self) -> int:
+        # Always 0 where the scheduler or the collector does not count.
         return self._watch.value("scheduler/enqueued")

@@ -290,9 +290,13 @@ class JudgingFilter(RFPDupeFilter):
 
     def _key_ahead(self, request: Request) -> bytes | None:
         """Return the key that a server is to be asked for before *request* is scheduled."""
-        front = self._front
         if request.dont_filter:
             return None
+        key = self._made_ahead(request)
+        return None if key is not None and self._kept and self._is_kept(request, key) else key
+
+    def _made_ahead(self, request: Request) -> bytes | None:
+        front = self._front
         if (
             front is None
             or request.method != "GET"

@@ -7,7 +7,6 @@ here.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import scrapy_bloomdupe.stats as stats
@@ -58,6 +57,8 @@ class Recorder:
         self._seen = seen
         self._watch = watch
         self._start = start
+        #: Told of a request that the filter was not asked about, and of its mark.
+        self.on_unasked: Callable[[Request, bytes], None] = lambda request, key: None
 
     def wants(self, request: Request) -> bool:
         """Return whether *request* passes and is remembered."""
@@ -72,44 +73,29 @@ class Recorder:
 
     def unasked(self, request: Request) -> None:
         """Remember a request that the filter is not asked about and that is being sent; for a handler of
-        ``request_reached_downloader``. One of ``request_scheduled``, of every link, takes 4 us for each."""
-        if (found := self.scheduled(request)) is not None:
-            found[1]()
-
-    def scheduled(self, request: Request) -> tuple[bytes, Callable[[], bool]] | None:
-        """Return the key of a request that the filter is not asked about, and what remembers it; None: it is
-        not to be remembered. It may be dropped by whoever else is told that it is scheduled."""
-        return self._mark(request) if request.dont_filter and self.wants(request) else None
+        ``request_reached_downloader``. What is scheduled only may be dropped, and nobody would fetch its
+        page."""
+        if request.dont_filter and self.wants(request) and (key := self.mark(request)) is not None:
+            self.on_unasked(request, key)
 
     def mark(self, request: Request) -> bytes | None:
         """Remember *request* as seen now, and return its key; None: it has none, or that failed."""
-        found = self._mark(request)
-        return found[0] if found is not None and found[1]() else None
-
-    def _mark(self, request: Request) -> tuple[bytes, Callable[[], bool]] | None:
         where = stats.ERROR_RULES
         try:
             decision = self._keys.decide(request)
             where = stats.ERROR_KEY
             key = self._key_of(request, decision)
-        except Exception as exc:
-            self._watch.failed(where, exc, request)
-            return None
-        if key is None:
-            return None
-        # Before it is written to a queue: its retries are known by it.
-        request.meta.setdefault(RECORDED, request.url)
-        return key, partial(self._remember, key, request, decision)
-
-    def _remember(self, key: bytes, request: Request, decision: Decision | None) -> bool:
-        try:
+            if key is None:
+                return None
+            where = stats.ERROR_CHECK
             # It is fetched now, whenever that was the last time.
             self._seen.check_and_add(key, request.url, decision.under if decision else None, 0.0)
         except Exception as exc:
-            self._watch.failed(stats.ERROR_CHECK, exc, request)
-            return False
+            self._watch.failed(where, exc, request)
+            return None
+        request.meta.setdefault(RECORDED, request.url)
         self._watch.count(stats.RECORDED)
-        return True
+        return key
 
     def response_received(self, response: Response, request: Request) -> None:
         """Handle the signal of this name: from here on the meta can be copied by a callback."""

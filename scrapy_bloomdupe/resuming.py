@@ -29,6 +29,7 @@ class Resumption:
     Args:
         units: takes them.
         load: bytes -> request; raises if that is not possible.
+        knows: whether a key is seen.
         whole: give all that is pending; else what the last run's seal says.
 
     Attributes:
@@ -43,8 +44,10 @@ class Resumption:
         spider: Spider,
         load: Callable[[bytes], Request],
         *,
+        knows: Callable[[bytes], bool],
         whole: bool,
     ) -> None:
+        self._knows = knows
         self.num_replayed = self.num_unreadable = 0
         self._units = units
         self._journal = journal
@@ -54,6 +57,8 @@ class Resumption:
         self._foreign: set[int] = set()
         self._stuck: set[int] = set()
         self._tried: set[int] = set()
+        # Failed ones that were given and filtered.
+        self._doubtful: list[Record] = []
 
     def requests(self) -> Iterator[Request]:
         """Give the requests to be asked again, in the order in which they were scheduled."""
@@ -70,6 +75,19 @@ class Resumption:
                 request.meta.pop(META_UNIT, None)
                 self.num_replayed += 1
                 yield request
+                if META_UNIT in request.meta:
+                    # It is pending under another number.
+                    self._journal.retire_failed(record.number)
+                else:
+                    self._doubtful.append(record)
+
+    def finish(self) -> None:
+        """Take off the failed requests that were filtered, at the end: their page was found by others. Unless
+        it has failed there too, or waits: then they stay for the next run."""
+        if len(self._journal):
+            return
+        for record in self._doubtful:
+            if record.key is None or self._knows(record.key):
                 self._journal.retire_failed(record.number)
 
     def stranded(self) -> Iterator[Request]:

@@ -43,6 +43,7 @@ class Unit:
         keys: of a held unit: its marks, which are held in memory, too.
         failed: it ended in failure.
         again: it is to be asked again by the next run.
+        unsent: it was given again, and has not been at the downloader in this run.
     """
 
     __slots__ = (
@@ -59,13 +60,14 @@ class Unit:
         "phase",
         "request",
         "requests",
+        "unsent",
     )
 
     def __init__(self, number: int, request: Request, phase: Phase) -> None:
         self.number = number
         self.request = request
         self.phase = phase
-        self.exhausted = self.failed = self.again = self.held = False
+        self.exhausted = self.failed = self.again = self.held = self.unsent = False
         self.requests = self.items = self.holding = self.output = 0
         self.parent: Unit | None = None
         self.keys: list[bytes] = []

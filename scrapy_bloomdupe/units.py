@@ -72,6 +72,8 @@ class Units:
         #: Called when a unit may have become complete.
         self.on_complete: Callable[[], None] = lambda: None
         self._scheduling: tuple[Request, Unit | None, Unit | None] | None = None
+        # The one that was to be scheduled last.
+        self._last: Unit | None = None
 
     def replay(self, request: Request, number: int) -> None:
         """Let *request*, which is the pending request *number*, be the one unit with this number."""
@@ -102,9 +104,10 @@ class Units:
     def dropped(self, request: Request) -> None:
         """A handler of the signal has dropped *request*, which was to be scheduled. What was pending stays
         so, and is given again when the crawl is idle; until then others may have its page."""
-        number = self._number(request)
-        if number is not None and self.marks.is_given_again(number) and number in self.journal:
-            self.marks.leave(number)
+        unit = self._last
+        # What it was redirected to is dropped on its own way, which ends there.
+        if unit is not None and unit.unsent and unit.number == self._number(request):
+            self.marks.leave(unit.number)
 
     def can_write(self, request: Request) -> bool:
         """Return whether *request* can be pending; else the process is all that knows it."""
@@ -114,27 +117,30 @@ class Units:
             return False
         return True
 
-    def scheduled(self, request: Request, key: bytes | None = None) -> None:
-        """A request is about to be scheduled; the duplicate filter may be asked next, see ``judged``.
-
-        Args:
-            key: its mark, if it was set though the filter is not asked.
-        """
+    def scheduled(self, request: Request) -> None:
+        """A request is about to be scheduled; the duplicate filter may be asked next, see ``judged``."""
         if (last := self._scheduling) is not None and last[0] is not request:
             # The filter was not asked about it.
             self._scheduling = None
             self.dropped(last[0])
         parent = self._resolve(request)
-        unit = self._claim(request)
+        unit = self._last = self._claim(request)
         if not request.dont_filter:
             # If a handler of the signal drops it nothing follows: it is settled when idle.
             self._scheduling = (request, unit, parent)
         elif unit is None:
-            self._add(request, key, parent)
+            self._add(request, None, parent)
         else:
-            if key is not None:
-                self._own(unit, key, request)
             self._enqueued(unit)
+
+    def was_judged(self, request: Request) -> bool:
+        """Return whether the filter was asked about *request*, which was to be scheduled."""
+        return self._scheduling is None or self._scheduling[0] is not request
+
+    def marked(self, request: Request, key: bytes) -> None:
+        """The mark *key* was set for *request*, which is at the downloader and was never judged."""
+        if (unit := self._unit(request)) is not None:
+            self._own(unit, key, request)
 
     def judged(self, request: Request, key: bytes | None, *, seen: bool) -> bool:
         """The duplicate filter has judged *request*; return whether it passes.
@@ -269,9 +275,16 @@ class Units:
             closing: the scheduler may still hold requests.
         """
         self.settle()
+        self._scheduling = None
         for unit in sorted(self._active.values(), key=lambda unit: not unit.held):
             if unit.phase is Phase.QUEUED and closing:
                 # In the scheduler, or dropped on the way: if its queue does not have it, the journal does.
+                continue
+            if unit.phase is Phase.QUEUED and unit.unsent:
+                # Dropped on the way, see ``dropped``.
+                del self._active[unit.number]
+                self._candidates.discard(unit)
+                self.marks.leave(unit.number)
                 continue
             cut = not unit.exhausted or unit.requests or unit.items
             if unit.phase is Phase.DELIVERED and cut and not unit.again:
@@ -322,6 +335,7 @@ class Units:
         if number is not None and number in self._replayed:
             self._replayed.discard(number)
             unit = self._active[number] = Unit(number, request, Phase.QUEUED)
+            unit.unsent = True
             return unit
         found = self._active.get(number) if number is not None else None
         # What a middleware schedules by itself while the request is with it is a copy: the request goes on.

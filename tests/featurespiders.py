@@ -15,6 +15,8 @@ from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.request import RequestFingerprinter
 
+from scrapy_bloomdupe.unit import META_UNIT
+
 
 class Closing(FollowAll):
     """Raises CloseSpider in the middle of its output.
@@ -151,7 +153,25 @@ def scrapy_cannot_write_its_queue() -> None:
 
 
 class Choosy(FollowAll):
-    """A handler of its own drops start requests of pages without links."""
+    """A handler of its own drops what it does not want.
+
+    Args:
+        refuse: the end of the URLs of these.
+        of: "start": start requests only; "replay": what the journal gives again only.
+        times: how often.
+        unasked: "1": the filter is not asked about start requests.
+    """
+
+    def __init__(
+        self,
+        start: str,
+        refuse: str = "",
+        of: str = "start",
+        times: str = "1000",
+        unasked: str = "",
+    ) -> None:
+        super().__init__(start)
+        self.refuse, self.of, self.times, self.unasked = refuse, of, int(times), bool(unasked)
 
     @classmethod
     def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
@@ -159,6 +179,12 @@ class Choosy(FollowAll):
         crawler.signals.connect(spider.choose, signal=signals.request_scheduled)
         return spider
 
+    async def start(self) -> AsyncIterator[Request]:
+        async for request in super().start():
+            yield request.replace(dont_filter=self.unasked)
+
     def choose(self, request: Request) -> None:
-        if "/page/" in request.url and request.meta.get("is_start_request"):
-            raise IgnoreRequest("not from the start")
+        mark = "is_start_request" if self.of == "start" else META_UNIT
+        if self.refuse and request.url.endswith(self.refuse) and request.meta.get(mark) and self.times:
+            self.times -= 1
+            raise IgnoreRequest("not that one")

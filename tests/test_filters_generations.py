@@ -272,6 +272,27 @@ def test_a_clock_that_is_put_back_makes_keys_last_longer_but_not_until_it_is_the
     found.close()
 
 
+def test_generations_of_a_clock_that_was_ahead_end_one_after_the_other(
+    path: Path, clock: Clock, fixed_secret: None
+) -> None:
+    found = create(path, clock)
+    for number in range(4):
+        found.add(key(number))
+        clock.now += HOUR
+    clock.now -= 500 * HOUR
+    start = clock.now
+    found.add(key(9))
+    ends = {}
+    while key(9) in found:
+        clock.now += HOUR / 8
+        for number in (0, 1, 2, 3, 9):
+            if number not in ends and key(number) not in found:
+                ends[number] = (clock.now - start) / HOUR
+    # Each an hour after the other; the last one was taken at the end of its hour, or a little later.
+    assert {0: 1, 1: 2, 2: 3, 3: 4, 9: 4} == {number: round(hours) for number, hours in ends.items()}
+    found.close()
+
+
 def test_looking_at_it_changes_nothing(path: Path, clock: Clock, fixed_secret: None) -> None:
     found = create(path, clock)
     found.add(key(1))

@@ -172,14 +172,47 @@ def test_a_page_that_fails_for_ever_is_done_if_nothing_else_is_wanted(job: Job) 
     assert [500] == [status for _, path, status in job.area.answers() if path == "broken/1"]
 
 
-@pytest.mark.parametrize("more", [{}, {"BLOOMDUPE_RECORD_START": True}], ids=["plain", "recorded"])
+CHOOSY = "featurespiders.Choosy"
+RECORD = {"BLOOMDUPE_RECORD_START": True}
+
+
+@pytest.mark.parametrize("collector", ["Memory", "Dummy"])
+@pytest.mark.parametrize("unasked", ["", "1"], ids=["asked", "unasked"])
 def test_a_start_request_that_a_handler_drops_leaves_its_page_to_links(
-    job: Job, more: dict[str, Any]
+    job: Job, unasked: str, collector: str
 ) -> None:
+    job.settings |= {**RECORD, "STATS_CLASS": f"scrapy.statscollectors.{collector}StatsCollector"}
     start = job.area.links("page/1", "page/2").removeprefix(job.area.at(""))
-    # The last one is known by what comes after it.
-    check(job("page/1", start, "page/3", spider="featurespiders.Choosy", **more))
-    assert {"page/1": 1, "page/2": 1} == job.area.fetched()
+    options: Any = {"spider": CHOOSY, "arguments": {"refuse": "page/1", "unasked": unasked}}
+    first = job.stopped(3, (INT,), "page/1", f"many/{PAGES}", "page/3", **options, **SLOW)
+    assert "[scrapy_bloomdupe" in first.log
+    # Scrapy's queue has requests of the first run when the second one begins.
+    job("page/1", start, "page/3", **options, CONCURRENT_REQUESTS=1)
+    fetched = job.area.fetched()
+    assert {"page/1": 1, "page/2": 1} == {page: fetched[page] for page in ("page/1", "page/2")}
+    assert [] == job.missing()
+
+
+@pytest.mark.parametrize("place", [0, -1], ids=["first", "last"])
+@pytest.mark.parametrize("times", ["1", "1000"], ids=["once", "always"])
+def test_what_is_given_again_and_dropped_by_a_handler_is_not_seen(job: Job, times: str, place: int) -> None:
+    job.stopped(3, (KILL,), f"many/{PAGES}", spider=CHOOSY, **SLOW)
+    page = job.missing()[place]
+    check(job(spider=CHOOSY, arguments={"refuse": f"page/{page}", "of": "replay", "times": times}))
+    assert ([] if times == "1" else [page]) == job.missing()
+    check(job(job.area.links(f"page/{page}").removeprefix(job.area.at("")), spider=CHOOSY))
+    assert [] == job.missing()
+
+
+@pytest.mark.parametrize("unasked", ["", "1"], ids=["asked", "unasked"])
+def test_a_start_request_that_was_dropped_is_asked_by_the_run_after_a_kill(job: Job, unasked: str) -> None:
+    starts = ["page/x", f"many/{PAGES}"]
+    arguments = {"refuse": "page/x", "unasked": unasked}
+    job.stopped(3, (KILL,), *starts, spider=CHOOSY, arguments=arguments, **SLOW)
+    check(job(*starts, spider=CHOOSY, arguments={"unasked": unasked}))
+    # What the filter was not asked about is given by the journal, too.
+    assert job.area.fetched()["page/x"] in (1, 1 + len(unasked))
+    assert [] == job.missing()
 
 
 def test_a_stock_job_that_was_stopped_goes_on_with_a_journal(job: Job) -> None:

@@ -55,7 +55,8 @@ class Run:
         dump = partial(requestbytes.dump, spider=self.spider)
         self.units = Units(self.journal, self.state.seen, "shop", dump)
         load = partial(requestbytes.load, spider=self.spider)
-        self.resumption = Resumption(self.units, self.journal, self.spider, load, whole=whole)
+        knows = self.state.seen.__contains__
+        self.resumption = Resumption(self.units, self.journal, self.spider, load, knows=knows, whole=whole)
 
 
 @pytest.fixture
@@ -189,4 +190,59 @@ def test_start_requests_are_done_if_the_run_that_goes_on_has_had_them(tmp_path: 
     assert whole is run.resumption.is_done(request)
     assert not run.resumption.is_done(Request("http://shop.example/other"))
     assert not run.resumption.is_done(Request("http://shop.example/", callback=lambda response: None))
+    run.state.close()
+
+
+def failed(run: Run, name: str) -> Request:
+    """A request that is scheduled under the key of all of these, and fails."""
+    request = Request(f"http://shop.example/{name}?id=1", callback=run.spider.parse)
+    run.units.scheduled(request)
+    seen = run.state.seen.check_and_add(b"one key").seen
+    if run.units.judged(request, b"one key", seen=seen):
+        run.units.started(request)
+        run.units.gave_up(request, failed=True)
+    return request
+
+
+def test_two_failed_requests_of_one_page_stay_until_one_of_them_has_had_it(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.units = Units(run.journal, run.state.seen, "shop", run.units._serialize, retry_failed=True)
+    for record in list(run.journal.records()):
+        run.journal.end(record.number)
+    for name in "ab":
+        failed(run, name)
+        run.units.settle_all(closing=False)
+        run.state.flush()
+    assert 2 == run.journal.num_failed
+
+    def again(*, succeeds: bool) -> list[str]:
+        """What is asked by a run in which the first one fails, or not."""
+        load = partial(requestbytes.load, spider=run.spider)
+        knows = run.state.seen.__contains__
+        resumption = Resumption(run.units, run.journal, run.spider, load, knows=knows, whole=True)
+        asked = []
+        for request in resumption.requests():
+            run.units.scheduled(request)
+            seen = run.state.seen.check_and_add(b"one key").seen
+            if run.units.judged(request, b"one key", seen=seen):
+                run.units.started(request)
+                asked.append(request)
+        for request in asked:
+            if succeeds:
+                response = Response(request.url, request=request)
+                run.units.delivered(response)
+                run.units.exhausted(run.units.of(response))  # type: ignore[arg-type]
+            else:
+                run.units.gave_up(request, failed=True)
+        run.units.settle_all(closing=True)
+        run.state.flush()
+        resumption.finish()
+        run.state.flush()
+        return [request.url.rpartition("/")[2] for request in asked]
+
+    assert ["a?id=1"] == again(succeeds=False)
+    assert 2 == run.journal.num_failed
+    assert ["b?id=1"] == again(succeeds=True)
+    assert 0 == run.journal.num_failed
+    assert [] == again(succeeds=True)
     run.state.close()

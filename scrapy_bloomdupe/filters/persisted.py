@@ -106,19 +106,21 @@ class PersistedFilter:
         """
         return bytes(self._mark[MARK]) == self._marked
 
-    def changed_identity(self) -> Mapping[str, str] | None:
-        """Return the identity that another process has written since ``watch``, or since this gave the last
-        one; None: none. Costs a look at mapped memory.
+    def changed_identity(self) -> tuple[Mapping[str, str], bytes] | None:
+        """Return the identity that another process has written since ``watch``, and its bytes for
+        ``accept_identity``; None: it is as it was. Costs a look at mapped memory.
 
         Raises:
             StateCorrupt: it is being written.
         """
-        now = bytes(self._mark[IDENTITY])
-        if now == self._marked_identity:
+        if bytes(self._mark[IDENTITY]) == self._marked_identity:
             return None
-        found = unpack(bytes(self._mark), str(self.path), self._file.size()).identity
-        self._marked_identity = now
-        return found
+        data = bytes(self._mark)
+        return unpack(data, str(self.path), self._file.size()).identity, data[IDENTITY]
+
+    def accept_identity(self, data: bytes) -> None:
+        """Take what ``changed_identity`` gave for what it was: any thread may call it."""
+        self._marked_identity = data
 
     def count_bits(self) -> tuple[int, int]:
         """Read the whole file.

@@ -115,9 +115,8 @@ class Ring:
         if self._looked <= now < self._due:
             return False
         self._looked = now
-        for generation in self.generations:
-            if generation.until > now + 2 * self.window.turn:
-                self._close_early(generation, now)
+        if max(generation.until for generation in self.generations) > now + 2 * self.window.turn:
+            self._set_back(now)
         before = [generation.number for generation in self.generations]
         if self._writable and now >= self.youngest.until:
             self._begin_next(now)
@@ -142,12 +141,18 @@ class Ring:
             youngest.until = now
         self.window, self._due = window, -math.inf
 
-    def _close_early(self, generation: Generation, now: float) -> None:
-        """The clock was ahead when *generation* began, years maybe: what it holds came before *now*."""
-        generation.until = now
-        if self._writable:
-            with contextlib.suppress(BloomdupeError):
-                generation.filter.set_identity({**generation.filter.identity, _UNTIL: repr(now)})
+    def _set_back(self, now: float) -> None:
+        """The clock was ahead when the youngest generations began, years maybe: they are set back by as much
+        as is sure, so that what they hold lasts as long as it should, and at the most a turn longer."""
+        latest = now + self.window.turn
+        ahead = [generation for generation in self.generations if generation.until > latest]
+        back = max(generation.until for generation in ahead) - latest
+        for generation in ahead:
+            generation.until -= back
+            if self._writable:
+                one = generation.filter
+                with contextlib.suppress(BloomdupeError):
+                    one.set_identity({**one.identity, _UNTIL: repr(generation.until)})
 
     def _begin_next(self, now: float) -> None:
         youngest = self.youngest

@@ -143,13 +143,16 @@ class GateFile:
         """Return whether another process has added keys of another Unicode since *opened* was opened: what it
         lacks proves less than it did."""
         try:
-            identity = opened.bloom.changed_identity()
-            if identity is None:
+            changed = opened.bloom.changed_identity()
+            if changed is None:
                 return False
-            now = of_identity(identity, self._name)
+            now = of_identity(changed[0], self._name)
         except BloomdupeError:
             return True  # being written, or no gate any more
-        return (now.tables, now.unassigned) != (opened.header.tables, opened.header.unassigned)
+        if (now.tables, now.unassigned) != (opened.header.tables, opened.header.unassigned):
+            return True
+        opened.bloom.accept_identity(changed[1])
+        return False
 
     def renew(self) -> Opened | None:
         """Open the file anew: the one in force has grown, or is no more what it was. Never raises."""
