@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import secrets
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from hashlib import sha1
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import pytest
 from hypothesis import configuration, settings
@@ -54,6 +56,17 @@ def pytest_configure(config: pytest.Config) -> None:
     directory = tempfile.mkdtemp(prefix="bloomdupe-hypothesis-")
     configuration.set_hypothesis_home_dir(directory)
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        _compile()
+
+
+def _compile() -> None:
+    # Hundreds of processes import these, and must not write: some of them have no room, or are killed. What is
+    # written here is valid for as long as the source is the same, whatever its date.
+    tests = Path(__file__).parent
+    for folder in (Path(scrapy_bloomdupe.__file__).parent, tests, tests.parent / "example_project"):
+        mode = PycInvalidationMode.CHECKED_HASH
+        compileall.compile_dir(folder, quiet=2, invalidation_mode=mode)
 
 
 def pytest_report_header() -> list[str]:
