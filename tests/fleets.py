@@ -249,10 +249,13 @@ class Stays:
 
 
 def look_often() -> None:
-    """For ``prepare``: a crawl looks at its server ten times a second."""
+    """For ``prepare``: a crawl looks at its server ten times a second, and waits for none of its answers as long
+    as it does by itself. An answer that is lost is never there."""
+    import scrapy_bloomdupe.remote.client as client
     import scrapy_bloomdupe.sharing as sharing
 
     sharing._INTERVAL = 0.1
+    client.SLOW_SECONDS = 5.0
 
 
 def leave_scrapy_redis_be() -> None:
