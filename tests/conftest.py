@@ -61,8 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _compile() -> None:
-    # Hundreds of processes import these, and must not write: some of them have no room, or are killed. What is
-    # written here is valid for as long as the source is the same, whatever its date.
+    # Hundreds of processes import these, and must not write: some of them have no room, or are killed.
+    # What is written here is valid for as long as the source is the same, whatever its date.
     tests = Path(__file__).parent
     for folder in (Path(scrapy_bloomdupe.__file__).parent, tests, tests.parent / "example_project"):
         mode = PycInvalidationMode.CHECKED_HASH

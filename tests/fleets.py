@@ -249,8 +249,8 @@ class Stays:
 
 
 def look_often() -> None:
-    """For ``prepare``: a crawl looks at its server ten times a second, and waits for none of its answers as long
-    as it does by itself. An answer that is lost is never there."""
+    """For ``prepare``: a crawl looks at its server ten times a second, and does not wait for half a minute
+    for an answer that is lost."""
     import scrapy_bloomdupe.remote.client as client
     import scrapy_bloomdupe.sharing as sharing
 

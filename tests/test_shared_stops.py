@@ -19,7 +19,7 @@ from servers import Proxy, Valkey
 
 # Every third page is slow, so that there is a middle.
 TREE = Tree(90, 1, "pps", extra=6)
-# Seconds that an answer is waited for: of a server that does not answer, and of one that a busy machine makes slow.
+# Seconds that an answer is waited for: of who does not answer, and of who is slow on a busy machine.
 QUICK, PATIENT = 1, 5
 HANGS = 20.0 if LONG else 3.0
 
