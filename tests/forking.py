@@ -39,7 +39,7 @@ from crawling import Crawl
 from crawling import main as crawl_here
 from mocksite import child, surroundings
 from scrapy.settings import default_settings
-from scrapy.utils.misc import load_object
+from scrapy.utils.misc import load_object, walk_modules
 
 import scrapy_bloomdupe.addon
 import scrapy_bloomdupe.stores.lmdb
@@ -200,6 +200,7 @@ def import_components() -> None:
             # An extra of Scrapy's that is not installed.
             with suppress(ImportError):
                 load_object(path)
+    list(walk_modules("scrapy.commands"))
 
 
 def serve() -> int:
