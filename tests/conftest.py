@@ -28,6 +28,21 @@ settings.load_profile("bloomdupe")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 collect_ignore = [] if CHROMIUM else ["test_page_browser.py"]
 
+# What a file has in it most of whose tests start processes.
+_STARTERS = {"run", "running", "jobs", "fleets", "subprocess"}
+# Files whose tests take longer than those of others, and how many times.
+_LONG = {
+    "test_benchmarks": 4,
+    "test_example_project": 4,
+    "test_filters_rates": 30,
+    "test_journal_damage": 6,
+    "test_journal_disk": 3,
+    "test_journal_kills": 3,
+    "test_journal_stops": 3,
+    "test_life_kills": 6,
+    "test_shared_stops": 3,
+}
+
 Python = Callable[..., "subprocess.CompletedProcess[str]"]
 StartPython = Callable[..., "subprocess.Popen[str]"]
 
@@ -67,6 +82,21 @@ def _compile() -> None:
     for folder in (Path(scrapy_bloomdupe.__file__).parent, tests, tests.parent / "example_project"):
         mode = PycInvalidationMode.CHECKED_HASH
         compileall.compile_dir(folder, quiet=2, invalidation_mode=mode)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put between the files that crawl, and wait much of their time, those that calculate, and begin with the
+    longest of both: no worker is left with one at the end. ``--dist loadfile`` keeps to this order."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for one in items:
+        files.setdefault(one.path, []).append(one)
+    crawl: list[list[pytest.Item]] = []
+    calculate: list[list[pytest.Item]] = []
+    for file in sorted(files.values(), key=lambda file: -len(file) * _LONG.get(file[0].path.stem, 1)):
+        names = vars(getattr(file[0], "module", None) or pytest)
+        (calculate if _STARTERS.isdisjoint(names) else crawl).append(file)
+    places = [(number / len(some), file) for some in (crawl, calculate) for number, file in enumerate(some)]
+    items[:] = [one for _, file in sorted(places, key=lambda place: place[0]) for one in file]
 
 
 def pytest_report_header() -> list[str]:
