@@ -25,12 +25,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import killspiders
 
 # What a crawl would import itself; more in ``import_components``.
+import scrapy.commands
 import scrapy.pqueues
 import scrapy.spiders.crawl
 import scrapy.squeues
@@ -39,7 +42,7 @@ from crawling import Crawl
 from crawling import main as crawl_here
 from mocksite import child, surroundings
 from scrapy.settings import default_settings
-from scrapy.utils.misc import load_object, walk_modules
+from scrapy.utils.misc import load_object
 
 import scrapy_bloomdupe.addon
 import scrapy_bloomdupe.stores.lmdb
@@ -200,7 +203,8 @@ def import_components() -> None:
             # An extra of Scrapy's that is not installed.
             with suppress(ImportError):
                 load_object(path)
-    list(walk_modules("scrapy.commands"))
+    for found in iter_modules(scrapy.commands.__path__):
+        import_module(f"scrapy.commands.{found.name}")
 
 
 def serve() -> int:
