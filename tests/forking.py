@@ -199,10 +199,11 @@ def import_components() -> None:
         for path in getattr(default_settings, f"{name}_BASE"):
             load_object(path)
     for name in ("DOWNLOAD_HANDLERS", "FEED_EXPORTERS", "FEED_STORAGES"):
-        for path in getattr(default_settings, f"{name}_BASE").values():
-            # An extra of Scrapy's that is not installed.
-            with suppress(ImportError):
-                load_object(path)
+        for scheme, path in getattr(default_settings, f"{name}_BASE").items():
+            # That of FTP installs a reactor in Scrapy 2.13; others are extras that may be missing.
+            if scheme != "ftp":
+                with suppress(ImportError):
+                    load_object(path)
     for found in iter_modules(scrapy.commands.__path__):
         import_module(f"scrapy.commands.{found.name}")
 
