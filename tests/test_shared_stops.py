@@ -163,7 +163,7 @@ def test_answers_that_are_lost_cost_no_page(
     fleet: Callable[..., Fleet], server: Valkey, kind: str, mode: str
 ) -> None:
     with Proxy(server.port) as proxy:
-        crawls = fleet(kind, proxy.url, timeout=QUICK if mode == "swallow" else PATIENT)
+        crawls = fleet(kind, proxy.url, timeout=2 * QUICK)
 
         def lose() -> None:
             proxy.mode = mode
