@@ -211,7 +211,7 @@ def _store_info(directory: Path) -> dict[str, Any]:
     environment = Environment.open(directory / STORE_NAME, readonly=True)
     try:
         store = LmdbStore(environment)
-        times = [time_of(value) for _, value in store.sample(_SAMPLE, random.Random(1))]
+        times = [time_of(value) for value in dict(store.sample(_SAMPLE, random.Random(1))).values()]
         known = [time for time in times if time is not None]
         return {
             "keys": store.count(),

@@ -112,6 +112,11 @@ def _build(arguments: argparse.Namespace) -> int:
         f"{report.keys:,} of them different; made for {report.capacity:,} at an error rate of "
         f"{arguments.error_rate:g}, {sized(report.num_bytes)}"
     )
+    if 2 * report.keys < report.keys_before:
+        print(
+            f"that is {report.keys / report.keys_before:.1%} of the {report.keys_before:,} of the version "
+            "before it: all others are rejected from now on; see that the input is whole"
+        )
     if report.short:
         print(f"{report.short:,} have under {arguments.min_length} characters and pass without being in")
     if report.added_meanwhile:
@@ -270,14 +275,28 @@ class _Input:
         done = 0
         while some := list(islice(self.stream, _STRIDE)):
             if not done:
-                if some[0].startswith((b"\xff\xfe", b"\xfe\xff")):
-                    raise ConfigurationError(
-                        "the keys are UTF-16, and are read as UTF-8; convert them: iconv -f UTF-16 -t UTF-8"
-                    )
-                some[0] = some[0].removeprefix(b"\xef\xbb\xbf")
+                some[0] = self._checked(some[0].removeprefix(b"\xef\xbb\xbf"))
             yield from map(self._decoded, some)
             done += sum(map(len, some)) if in_bytes else len(some)
             bar.reached(done)
+
+    def _checked(self, first: bytes) -> bytes:
+        """Return the first line.
+
+        Raises:
+            ConfigurationError: they are no lines of UTF-8.
+        """
+        if first.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in first:
+            raise ConfigurationError(
+                "the keys are UTF-16 or no text, and are read as UTF-8; convert them: "
+                "iconv -f UTF-16 -t UTF-8"
+            )
+        if self.format != "csv" and b"\r" in first.rstrip(b"\r\n"):
+            raise ConfigurationError(
+                "the first line has a carriage return in the middle, and lines end with \\n: convert them: "
+                "tr '\\r' '\\n'"
+            )
+        return first
 
     def _decoded(self, line: bytes) -> str:
         try:

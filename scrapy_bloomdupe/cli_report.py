@@ -17,7 +17,7 @@ from scrapy_bloomdupe.filters.kinds import open_local
 from scrapy_bloomdupe.history import History, read_history
 from scrapy_bloomdupe.page import make_page
 from scrapy_bloomdupe.records import JournalView
-from scrapy_bloomdupe.statefiles import FILTER_NAME, environment_path, locate
+from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, locate
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
@@ -58,7 +58,8 @@ def facts_of(directory: Path) -> Facts:
     pending = failed = None
     in_order = info.clean
     if exact or JOURNAL_MARK in info.identity:
-        environment = Environment.open(environment_path(directory), readonly=True)
+        path = directory / STORE_NAME if exact else environment_path(directory)
+        environment = Environment.open(path, readonly=True)
         try:
             num_bytes += environment.num_bytes()
             if exact:

@@ -17,9 +17,9 @@ from scrapy.settings import Settings
 
 import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.metrics as metrics
-import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.scrapyredis as scrapyredis
 import scrapy_bloomdupe.settings as bloomdupe_settings
+import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
 import scrapy_bloomdupe.telling as telling
 from scrapy_bloomdupe.auditwatch import AuditWatch
@@ -192,7 +192,7 @@ class BloomDupeFilter(JudgingFilter):
         keys = [key for request in waiting if (key := self._asked.key(request)) is not None]
         if keys:
             lost = self._sharing.give_up(keys)
-            logger.warning(report.given_up(len(keys), lost), extra={"spider": self._watch.spider})
+            logger.warning(sharedreport.given_up(len(keys), lost), extra={"spider": self._watch.spider})
 
     def _open_state(self) -> None:
         if type(self).request_fingerprint is not RFPDupeFilter.request_fingerprint:

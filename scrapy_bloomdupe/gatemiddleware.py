@@ -21,7 +21,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.threads import deferToThread
 
 import scrapy_bloomdupe.engine as engine
-import scrapy_bloomdupe.report as report
+import scrapy_bloomdupe.gatereport as gatereport
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.ahead import batches
@@ -100,7 +100,7 @@ class GateMiddleware(BaseSpiderMiddleware):
         try:
             text = self._source.text(request)
         except Exception as exc:
-            self._warn(report.gate_source_failed(exc, request))
+            self._warn(gatereport.source_failed(exc, request))
             self._watch.count(stats.GATE_BYPASSED)
             return None
         if text is None:
@@ -131,12 +131,12 @@ class GateMiddleware(BaseSpiderMiddleware):
         if request is not None and (text := request.meta.pop(META_SAMPLED, None)) is not None:
             self._watch.count(stats.GATE_WRONG)
             if self._watch.is_first(stats.GATE_WRONG):
-                logger.warning(report.gate_wrong(text, request), extra={"spider": self.crawler.spider})
+                logger.warning(gatereport.wrong(text, request), extra={"spider": self.crawler.spider})
         return item
 
     def _tell_problems(self) -> None:
         while self._problems:
-            self._warn(report.gate_problem(self._problems.popleft()))
+            self._warn(gatereport.problem(self._problems.popleft()))
 
     def _warn(self, warning: str) -> None:
         self._watch.count(stats.ERROR_GATE)
@@ -146,9 +146,9 @@ class GateMiddleware(BaseSpiderMiddleware):
     def _told(self, by_url: bool) -> None:
         info = self._measured()
         if info.loaded:
-            logger.info(report.gate_opened(info), extra={"spider": self.crawler.spider})
+            logger.info(gatereport.opened(info), extra={"spider": self.crawler.spider})
         if info.loaded and by_url and "url" not in info.steps:
-            logger.warning(report.gate_without_url(info), extra={"spider": self.crawler.spider})
+            logger.warning(gatereport.without_url(info), extra={"spider": self.crawler.spider})
 
     def _measured(self) -> GateInfo:
         info = self._gate.info()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.rules.extraction import Ambiguous, Extractor, Page, Untrusted
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from scrapy import Request
 
 _WHERE = "BLOOMDUPE_GATE"
+# Taken from text with escapes; of a whole URL (``url:REGEX``) they may be what the list has.
+_ESCAPED = ("path", "fragment")
 
 
 class GateSource:
@@ -25,7 +28,8 @@ class GateSource:
 
     Args:
         sources: tried in order: those of a rule's key (``query:NAME``, ``path:REGEX``, ``fragment:REGEX``,
-            ``url:REGEX``, ``call:pkg.mod:func``), ``url`` (the whole), ``meta:NAME``.
+            ``url:REGEX``, ``call:pkg.mod:func``), ``url`` (the whole), ``meta:NAME``. What comes of the
+            query, the path and the fragment is without escapes; of ``url:REGEX`` as it stands in the URL.
         match: which URLs the gate is for, as in a rule; of all others there is no text.
         spider: its name.
 
@@ -80,6 +84,8 @@ class GateSource:
         rule = make_rule({"name": "gate", "key": {"sources": [source]}}, _WHERE)
         assert rule.key is not None
         extractor = Extractor(rule.key, _WHERE)
+        # A query is decoded as it is taken apart; a list has the words themselves.
+        decode = _unescaped if kind in _ESCAPED else _as_text
 
         def by_rule(_: Request, page: Page | None) -> str | None:
             assert page is not None
@@ -87,9 +93,17 @@ class GateSource:
                 found = extractor.find(page)
             except (Ambiguous, Untrusted):
                 return None
-            return found[1][0] if found is not None else None
+            return decode(found[1][0]) if found is not None else None
 
         return by_rule
+
+
+def _unescaped(text: str) -> str | None:
+    """Return *text* without escapes; None: they are not UTF-8, and nobody knows what they spell."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return None
 
 
 def _as_text(value: Any) -> str | None:

@@ -17,7 +17,7 @@ from scrapy import signals
 from scrapy.exceptions import CloseSpider, DontCloseSpider
 
 import scrapy_bloomdupe.engine as engine
-import scrapy_bloomdupe.report as report
+import scrapy_bloomdupe.jobreport as jobreport
 import scrapy_bloomdupe.requestbytes as requestbytes
 import scrapy_bloomdupe.requestqueue as requestqueue
 import scrapy_bloomdupe.stats as stats
@@ -92,14 +92,14 @@ class Journaling:
         dump = requestbytes.RequestWriter(spider)
         self.units = Units(journal, state.seen, spider.name, dump, retry_failed=retry_failed)
         whole = journal.seal is None or not trusted
-        self.units.whole = whole
+        self.units.marks.whole = whole
         load = partial(requestbytes.load, spider=spider)
         self.resumption = Resumption(self.units, journal, spider, load, whole=whole)
         # What is in Scrapy's queue now.
         self._queued = 0 if whole or journal.seal is None else len(journal) - len(journal.seal.again)
         if len(journal) and whole and not journal.is_new:
             logger.warning(
-                report.replaying(len(journal), state.directory, was_clean=journal.seal is not None),
+                jobreport.replaying(len(journal), state.directory, was_clean=journal.seal is not None),
                 extra={"spider": spider},
             )
         journal.begin()
@@ -145,7 +145,7 @@ class Journaling:
             return
         self.failed = True
         self._watch.count(stats.ERROR_COMMIT)
-        logger.error(report.not_written(self._state, exc), extra={"spider": self._crawler.spider})
+        logger.error(jobreport.not_written(self._state, exc), extra={"spider": self._crawler.spider})
         engine.close_spider(self._crawler, NOT_WRITTEN)
 
     def finish(self) -> None:
@@ -158,15 +158,15 @@ class Journaling:
         self._settle_scheduled()
         extra = {"spider": self._crawler.spider}
         for request in (in_memory := self.units.in_memory())[:5]:
-            logger.warning(report.in_memory(request), extra=extra)
+            logger.warning(jobreport.in_memory(request), extra=extra)
         if in_memory:
-            logger.warning(report.in_memory_total(len(in_memory)), extra=extra)
+            logger.warning(jobreport.in_memory_total(len(in_memory)), extra=extra)
         self.units.settle_all(closing=True)
         if self._feeds is not None:
             self._feeds.flush(sync=self._sync)
         again = self.units.again()
         if self.resumption.num_foreign:
-            logger.warning(report.foreign(self.resumption.num_foreign), extra=extra)
+            logger.warning(jobreport.foreign(self.resumption.num_foreign), extra=extra)
         self._journal.close_in_order(Seal(self._digest(len(again)), tuple(again)))
         self.publish()
 
@@ -180,7 +180,9 @@ class Journaling:
         queued = self._queued + self._watch.value(enqueued) - self._watch.value(dequeued)
         if self._queue is None or len(self._journal) - num_again != queued:
             return None
-        if queued and (not requestqueue.is_closed_in_order(self._queue) or self.units.has_targets_left()):
+        if queued and (
+            not requestqueue.is_closed_in_order(self._queue) or self.units.marks.has_targets_left()
+        ):
             return None
         try:
             return requestqueue.digest(self._queue)
@@ -198,11 +200,11 @@ class Journaling:
     def _spider_opened(self, spider: Spider) -> None:
         self._feeds = Feeds(self._crawler)
         if mended := self._feeds.mend():
-            logger.warning(report.mended_feeds(mended), extra={"spider": spider})
+            logger.warning(jobreport.mended_feeds(mended), extra={"spider": spider})
         if unsafe := self._feeds.unsafe():
-            logger.warning(report.unsafe_feeds(unsafe), extra={"spider": spider})
+            logger.warning(jobreport.unsafe_feeds(unsafe), extra={"spider": spider})
         if self._journal.num_done and (overwriting := self._feeds.overwriting()):
-            logger.warning(report.overwriting_feeds(overwriting), extra={"spider": spider})
+            logger.warning(jobreport.overwriting_feeds(overwriting), extra={"spider": spider})
 
     def start(self, request: Request) -> bool:
         """Return whether a start request of the spider is to be asked."""

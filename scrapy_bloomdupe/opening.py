@@ -137,9 +137,20 @@ def _shared_pending(state: State) -> int:
     return view.num_pending if view is not None else 0
 
 
+# Seconds that clocks may differ by.
+_AHEAD = 60
+
+
 def _is_due(state: State, options: StateOptions) -> bool:
     """Return whether the state is to be begun anew; one that has to wait for that says so."""
-    if options.reset is None or state.age < options.reset:
+    if options.reset is None:
+        return False
+    if state.age < -_AHEAD:
+        state.notices.append(
+            f"{state.directory} was made by a clock that was {shown(-state.age)} ahead of this one: "
+            f"BLOOMDUPE_RESET = {shown(options.reset)!r} counts from there. Move it aside to begin sooner"
+        )
+    if state.age < options.reset:
         return False
     view = pending_of(state)
     if view is None or not view.num_pending:

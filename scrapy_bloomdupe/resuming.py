@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-import scrapy_bloomdupe.report as report
+import scrapy_bloomdupe.jobreport as jobreport
 from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.records import Record, name_of
 from scrapy_bloomdupe.unit import META_UNIT
@@ -86,7 +86,7 @@ class Resumption:
                 continue
             if number in self._tried:
                 self._stuck.add(number)
-                logger.error(report.stuck(number), extra={"spider": self._spider})
+                logger.error(jobreport.stuck(number), extra={"spider": self._spider})
             elif (request := self._restore(record)) is not None:
                 self._tried.add(number)
                 self._units.replay_stranded(request, number)
@@ -135,7 +135,7 @@ class Resumption:
         if problem:
             self.num_unreadable += 1
             self._stuck.add(record.number)
-            logger.error(report.unreadable(record, problem), extra={"spider": self._spider})
+            logger.error(jobreport.unreadable(record, problem), extra={"spider": self._spider})
         elif request is None:
             self._foreign.add(record.number)
         return request

@@ -177,16 +177,19 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
     expire = values.get("BLOOMDUPE_EXPIRE", DEFAULT_EXPIRE)
     if expire is not None and shared is not None:
         raise ConfigurationError(no_times(f"BLOOMDUPE_EXPIRE = {source.get('BLOOMDUPE_EXPIRE')!r}"))
+    rebuild_layers, rebuild_every = _rebuild(
+        values,
+        possible=store == "lmdb" or shared is not None,
+        needs=f"BLOOMDUPE_STORE = 'lmdb', not {store!r}",
+    )
     return BloomdupeSettings(
         directory,
         options,
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
-        rebuild_layers=_rebuild(values, store, "LAYERS", DEFAULT_REBUILD_LAYERS) or 0
-        if shared is None
-        else 0,
-        rebuild_every=_rebuild(values, store, "EVERY", DEFAULT_REBUILD_EVERY) if shared is None else None,
+        rebuild_layers=rebuild_layers if shared is None else 0,
+        rebuild_every=rebuild_every if shared is None else None,
         shared=shared,
         history=values.get("BLOOMDUPE_HISTORY", DEFAULT_HISTORY),
         metrics_port=values.get("BLOOMDUPE_METRICS_PORT"),
@@ -248,17 +251,21 @@ def _bare_expire(values: Mapping[str, Any], *, counts: bool) -> float | None:
     return expire
 
 
-def _rebuild(values: Mapping[str, Any], store: str | None, when: str, default: Any) -> Any:
-    """Return what makes a filter due to be made anew; None: nothing."""
-    name = f"BLOOMDUPE_REBUILD_{when}"
-    if store == "lmdb":
-        return values.get(name, default)
-    if value := values.get(name):
-        raise ConfigurationError(
-            f"{name} = {value:g} needs BLOOMDUPE_STORE = 'lmdb', not {store!r}: a filter is made anew from "
-            "the keys of its store"
-        )
-    return None
+def _rebuild(values: Mapping[str, Any], *, possible: bool, needs: str) -> tuple[int, float | None]:
+    """Return the layers and the age at which a filter is made anew; 0 and None: never.
+
+    Raises:
+        ConfigurationError: it is asked for, and is not possible without what it *needs*.
+    """
+    names = "BLOOMDUPE_REBUILD_LAYERS", "BLOOMDUPE_REBUILD_EVERY"
+    if possible:
+        return values.get(names[0], DEFAULT_REBUILD_LAYERS), values.get(names[1], DEFAULT_REBUILD_EVERY)
+    for name in names:
+        if value := values.get(name):
+            raise ConfigurationError(
+                f"{name} = {value:g} needs {needs}: a filter is made anew from the keys of its store"
+            )
+    return 0, None
 
 
 def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> SharedOptions | None:
@@ -291,7 +298,11 @@ def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> Sh
             "database, 'lmdb' for an exact copy of this crawl's own keys, or None"
         )
     # Without a store there is nothing to make it anew from.
-    rebuilds = url is not None and store is not None
+    layers, every = _rebuild(
+        values,
+        possible=url is not None and store is not None,
+        needs="a filter and an exact store that are both shared",
+    )
     return SharedOptions(
         filter=url,
         store=store,
@@ -300,8 +311,8 @@ def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> Sh
         on_empty=values.get("BLOOMDUPE_ON_EMPTY", DEFAULT_ON_EMPTY),
         capacity=values.get("BLOOMDUPE_CAPACITY", DEFAULT_CAPACITY),
         error_rate=_rate(values, exact=store is not None and policy != "negatives"),
-        rebuild_layers=values.get("BLOOMDUPE_REBUILD_LAYERS", DEFAULT_REBUILD_LAYERS) if rebuilds else 0,
-        rebuild_every=values.get("BLOOMDUPE_REBUILD_EVERY", DEFAULT_REBUILD_EVERY) if rebuilds else None,
+        rebuild_layers=layers,
+        rebuild_every=every,
     )
 
 

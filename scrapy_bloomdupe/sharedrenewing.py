@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from threading import Event, Thread
 
-import scrapy_bloomdupe.report as report
+import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import StateLocked
 from scrapy_bloomdupe.filters.remotefilter import RemoteFilter
@@ -122,7 +122,7 @@ class SharedRenewer:
             self._watch.count(stats.REBUILDS)
             seconds = time.monotonic() - self._began
             logger.info(
-                report.rebuilt_shared(self._parts.names, found, seconds),
+                sharedreport.rebuilt_shared(self._parts.names, found, seconds),
                 extra={"spider": self._watch.spider},
             )
         elif isinstance(found, Exception) and not isinstance(found, StateLocked | _Stopped):

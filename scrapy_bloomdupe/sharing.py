@@ -21,6 +21,7 @@ from twisted.python.threadpool import ThreadPool
 
 import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.report as report
+import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import BloomdupeError, CircuitOpen, RemoteEmptied, RemoteUnavailable, StoreError
 from scrapy_bloomdupe.filters.growth import Growth
@@ -272,10 +273,10 @@ class Sharing:
         elif isinstance(found, str):
             if self._is_away:
                 self._is_away = False
-                logger.info(report.server_back(self._shared.parts.names), extra=extra)
+                logger.info(sharedreport.server_back(self._shared.parts.names), extra=extra)
             # Its figures change all the time.
             if found and not self._trouble:
-                logger.error(report.server_trouble(self._shared.parts.names, found), extra=extra)
+                logger.error(sharedreport.server_trouble(self._shared.parts.names, found), extra=extra)
             self._trouble = found
             self._watch.attempt(stats.ERROR_SERVER, self._notice_version)
             if self._renewer is not None and not self._closed:
@@ -289,13 +290,13 @@ class Sharing:
         before, self._filter_id = self._filter_id, filter.filter_id
         if not filter.replaces(before):
             return  # made anew since it was gone, which is said elsewhere
-        logger.info(report.followed(filter), extra={"spider": self._watch.spider})
+        logger.info(sharedreport.followed(filter), extra={"spider": self._watch.spider})
         self._watch.set(stats.LAYERS, filter.num_layers)
         self._remember_epoch()
 
     def _say_away(self, exc: BaseException) -> None:
         extra = {"spider": self._watch.spider}
-        logger.warning(report.server_away(self._shared.parts.names, exc), extra=extra)
+        logger.warning(sharedreport.server_away(self._shared.parts.names, exc), extra=extra)
 
     def _emptied(self, exc: RemoteEmptied) -> None:
         """What had been seen is gone from the server."""
@@ -306,7 +307,7 @@ class Sharing:
         self._shared.emptied(with_queue=self._with_queue)
         extra = {"spider": self._watch.spider}
         if self._watch.is_first(stats.EMPTIED):
-            logger.error(report.emptied(exc, self._on_empty), extra=extra)
+            logger.error(sharedreport.emptied(exc, self._on_empty), extra=extra)
         if self._on_empty == "stop":
             engine.close_spider(self._crawler, EMPTIED)
             return
@@ -327,7 +328,7 @@ class Sharing:
         else:
             self._renewing = False
             extra = {"spider": self._watch.spider}
-            logger.info(report.renewed(self._shared.parts.names, None), extra=extra)
+            logger.info(sharedreport.renewed(self._shared.parts.names, None), extra=extra)
 
     def _refill(self, last: bytes | None, count: int) -> None:
         """Bring back what this crawl knows, in chunks: LMDB is read on the crawl's thread only."""
@@ -340,7 +341,7 @@ class Sharing:
         def put(found: int | BaseException) -> None:
             if isinstance(found, BaseException):
                 self._renewing = False
-                logger.error(report.not_refilled(self._shared.parts.names, count, found), extra=extra)
+                logger.error(sharedreport.not_refilled(self._shared.parts.names, count, found), extra=extra)
             else:
                 self._refill(chunk[-1][0], count + found)
 
@@ -353,7 +354,7 @@ class Sharing:
             self._in_thread(lambda: self._shared.parts.refill(key for key, _ in chunk), put)
         else:
             self._renewing = False
-            logger.info(report.renewed(self._shared.parts.names, count), extra=extra)
+            logger.info(sharedreport.renewed(self._shared.parts.names, count), extra=extra)
 
     def _remember_epoch(self) -> None:
         identity = {**self._state.filter.identity, SHARED_MARK: self._shared.parts.epoch}
@@ -454,7 +455,7 @@ def share(
     )
     found = state.filter.identity.get(SHARED_MARK)
     if found not in (None, "new") and not parts.is_successor_of(found):
-        notice = report.emptied_between(parts, state.directory)
+        notice = sharedreport.emptied_between(parts, state.directory)
         if options.on_empty == "stop":
             raise RemoteEmptied(
                 2, f"{notice}. BLOOMDUPE_ON_EMPTY is 'stop'; take 'pass' or 'refill' to go on"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import scrapy_bloomdupe.report as report
+import scrapy_bloomdupe.jobreport as jobreport
 import scrapy_bloomdupe.requestbytes as requestbytes
 import scrapy_bloomdupe.requestqueue as requestqueue
 from scrapy_bloomdupe.assembling import last_seal
@@ -105,12 +105,12 @@ def _judge(check: QueueCheck, *, has_journal: bool, sealed: str | None) -> None:
     elif has_journal:
         aside = requestqueue.move_aside(queue)
         check.recovered = True
-        check.remarks.append(report.queue_aside(queue, aside))
+        check.remarks.append(jobreport.queue_aside(queue, aside))
     elif requestqueue.is_closed_in_order(queue):
         requestqueue.put_for_adoption(queue)
     else:
         aside = requestqueue.move_aside(queue)
-        check.notices.append(report.queue_unreadable(queue, aside, "its index is missing or torn"))
+        check.notices.append(jobreport.queue_unreadable(queue, aside, "its index is missing or torn"))
 
 
 def adopt(
@@ -150,8 +150,8 @@ def adopt(
         problem = f"{type(exc).__name__}: {exc}"
     journal.environment.commit()
     aside = requestqueue.move_aside(place)
-    logger.info(report.adopted(count, aside), extra={"spider": spider})
-    return [report.queue_unreadable(place, aside, problem)] if problem else []
+    logger.info(jobreport.adopted(count, aside), extra={"spider": spider})
+    return [jobreport.queue_unreadable(place, aside, problem)] if problem else []
 
 
 def _key_or_none(key_of: Callable[[Request], bytes | None], request: Request) -> bytes | None:

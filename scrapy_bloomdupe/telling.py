@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import scrapy_bloomdupe.jobreport as jobreport
 import scrapy_bloomdupe.report as report
+import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.auditwatch import publish_audit
 from scrapy_bloomdupe.errors import RemoteError, message
@@ -66,7 +68,7 @@ def opened(state: State, watch: Watch, settings: BaseSettings) -> None:
         watch.count(stats.RECOVERED + what)
     for notice in state.notices:
         logger.warning(notice, extra=extra)
-    line = report.opened(state) if state.shared is None else report.shared(state.shared, state)
+    line = report.opened(state) if state.shared is None else sharedreport.shared(state.shared, state)
     logger.info(line, extra=extra)
 
 
@@ -93,7 +95,7 @@ def left_waiting(state: State, watch: Watch, settings: BaseSettings) -> None:
     waiting = watch.value("scheduler/enqueued/memory") - watch.value("scheduler/dequeued/memory")
     if waiting:
         jobdir = bool(settings.get("JOBDIR"))
-        logger.warning(report.left_waiting(state, waiting, jobdir=jobdir), extra={"spider": watch.spider})
+        logger.warning(jobreport.left_waiting(state, waiting, jobdir=jobdir), extra={"spider": watch.spider})
 
 
 def _seen_by_scrapy(settings: BaseSettings) -> Path | None:

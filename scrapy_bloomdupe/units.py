@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.marks import Marks
 from scrapy_bloomdupe.records import name_of
 from scrapy_bloomdupe.seen import SeenSet
 from scrapy_bloomdupe.shared.seen import SharedSeen
@@ -61,17 +62,9 @@ class Units:
         self._retry_failed = retry_failed
         self._active: dict[int, Unit] = {}
         self._replayed: set[int] = set()
-        # What was dropped when it was given again: its marks are forgotten.
-        self._unmarked: set[int] = set()
         #: URLs of GET requests that have failed in this run and are kept for the next one, by their key.
         self.kept: dict[bytes, set[str]] = {}
-        #: Every request of an earlier run comes from the journal; else Scrapy's own queue has most of them,
-        #: as far as they had come.
-        self.whole = True
-        # Given again from the journal one by one: marks that they set are passed again.
-        self._put_back: set[int] = set()
-        # Marks of its own that a unit of an earlier run has passed in this one.
-        self._passed: dict[int, set[bytes]] = {}
+        self.marks = Marks(journal, seen, self._spider)
         self._responses: WeakKeyDictionary[Response, Unit] = WeakKeyDictionary()
         # By object: a request of a callback's output, and a unit for each time it was given.
         self._awaited: dict[int, tuple[Request, list[Unit]]] = {}
@@ -84,13 +77,13 @@ class Units:
         """Let *request*, which is the pending request *number*, be the one unit with this number."""
         request.meta[META_UNIT] = self._mark(number)
         self._replayed.add(number)
-        if not self.whole:
-            self._put_back.add(number)
+        if not self.marks.whole:
+            self.marks.put_back(number)
 
     def replay_stranded(self, request: Request, number: int) -> None:
         """As ``replay``, for a request of this run: it passes the marks that it has set."""
         self.replay(request, number)
-        self._put_back.add(number)
+        self.marks.put_back(number)
 
     def number_of(self, request: Request) -> int | None:
         """Return the number of the unit that *request* has in its meta."""
@@ -99,21 +92,19 @@ class Units:
     def give_up(self, number: int) -> None:
         """End a pending request that was put back and dropped."""
         self._replayed.discard(number)
-        self._put_back.discard(number)
         if (unit := self._active.pop(number, None)) is not None:
             self._candidates.discard(unit)
         if number in self.journal:
-            self._unmark(number)
+            self.marks.leave(number)
             self.journal.end(number)
-        self._unmarked.discard(number)
-        self._passed.pop(number, None)
+        self.marks.end(number)
 
     def dropped(self, request: Request) -> None:
         """A handler of the signal has dropped *request*, which was to be scheduled. What was pending stays
         so, and is given again when the crawl is idle; until then others may have its page."""
         number = self._number(request)
-        if number is not None and self._was_given_again(number) and number in self.journal:
-            self._unmark(number)
+        if number is not None and self.marks.is_given_again(number) and number in self.journal:
+            self.marks.leave(number)
 
     def can_write(self, request: Request) -> bool:
         """Return whether *request* can be pending; else the process is all that knows it."""
@@ -161,11 +152,14 @@ class Units:
             if not seen:
                 self._add(request, key, parent)
             return not seen
-        if seen and not self._passes_own_mark(unit, key):
+        # Marks of this run are no matter of a replay: ``redirects`` judges those.
+        if seen and (key is None or not self.marks.can_pass(unit.number, key)):
             # It was redirected to a page that another unit has: its own way ends here.
             self.exhausted(unit)
             return False
-        if not seen and key is not None:
+        if seen and key is not None:
+            self.marks.passed(unit.number, key)
+        elif key is not None:
             self._own(unit, key, request)
         self._enqueued(unit)
         return True
@@ -180,9 +174,7 @@ class Units:
         if self._scheduling is None or self._scheduling[0] is not request:
             return False
         unit = self._scheduling[1]
-        if unit is None or not self._is_replay(unit) or key in self._passed.get(unit.number, ()):
-            return False
-        return self.journal.owns(unit.number, key)
+        return unit is not None and self.marks.can_pass(unit.number, key)
 
     def is_kept(self, request: Request, key: bytes) -> bool:
         """Return whether *request* has failed in this run and is kept for the next one: a dead page that
@@ -309,18 +301,6 @@ class Units:
             unit.number for unit in self._active.values() if not unit.held and unit.phase is not Phase.QUEUED
         )
 
-    def has_targets_left(self) -> bool:
-        """Return whether a request that was given again has not come as far as in an earlier run: it owns a
-        mark that it has not passed in this one. In Scrapy's queue it could not pass it any more.
-
-        Raises:
-            StoreError: the journal could not be read.
-        """
-        return any(
-            self._was_given_again(number) and key not in self._passed.get(number, ())
-            for number, key in self.journal.targets()
-        )
-
     def _mark(self, number: int) -> str:
         return f"{self._token}{number}"
 
@@ -405,33 +385,7 @@ class Units:
         except Exception:
             data = b""
         self.journal.own(unit.number, key, data)
-        if self._is_replay(unit):
-            self._passed.setdefault(unit.number, set()).add(key)
-
-    def _passes_own_mark(self, unit: Unit, key: bytes | None) -> bool:
-        # Marks of this run are no matter of a replay: ``redirects`` judges those.
-        if key is None or not self._is_replay(unit):
-            return False
-        passed = self._passed.setdefault(unit.number, set())
-        if key in passed or not self.journal.owns(unit.number, key):
-            return False
-        passed.add(key)
-        return True
-
-    def _unmark(self, number: int) -> None:
-        if number in self._unmarked:
-            return
-        self._unmarked.add(number)
-        for key in self.journal.keys_of(number):
-            self._seen.forget(key)
-            # It is any request's from now on.
-            self._passed.setdefault(number, set()).add(key)
-
-    def _is_replay(self, unit: Unit) -> bool:
-        return self._was_given_again(unit.number)
-
-    def _was_given_again(self, number: int) -> bool:
-        return (self.whole and number < self.journal.first) or number in self._put_back
+        self.marks.passed(unit.number, key)
 
     def _end(self, unit: Unit) -> None:
         if unit.held:
@@ -450,28 +404,13 @@ class Units:
             self.journal.end(unit.number, failed=True)
             self._keep(unit.request, keys)
         else:
-            if self._is_replay(unit):
-                self._leave_targets(unit)
+            self.marks.leave_targets(unit.number)
             self.journal.end(unit.number)
         del self._active[unit.number]
-        self._unmarked.discard(unit.number)
-        self._passed.pop(unit.number, None)
-        self._put_back.discard(unit.number)
+        self.marks.end(unit.number)
 
     def _keep(self, request: Request, keys: Sequence[bytes]) -> None:
         # What is kept is the first request of a chain of redirects: the next time it may lead elsewhere.
         was_redirected = len(keys) != 1 or "redirect_urls" in request.meta
         if request.method == "GET" and not request.body and not was_redirected:
             self.kept.setdefault(keys[0], set()).add(request.url)
-
-    def _leave_targets(self, unit: Unit) -> None:
-        """Make pending what the last run was redirected to, and this one was not: links to it were filtered,
-        and nobody has had it. It is put back when the crawl is idle."""
-        passed = self._passed.get(unit.number, set())
-        for key, request in self.journal.targets_of(unit.number).items():
-            if key in passed:
-                continue
-            if request:
-                self.journal.add_request(self.journal.next_number(), key, self._spider, request)
-            else:
-                self._seen.forget(key)

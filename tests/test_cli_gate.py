@@ -221,6 +221,8 @@ def test_a_wrong_option_is_told(cli: Cli, tmp_path: Path, options: list[str], me
         (b"", "there were no rows"),
         (b"\n\n", "none of the 2 rows has a text"),
         ("1001\n1002\n".encode("utf-16"), "the keys are UTF-16"),
+        ("1001\n1002\n".encode("utf-16-le"), "the keys are UTF-16"),
+        (b"1001\r1002\r", "the first line has a carriage return in the middle"),
     ],
 )
 def test_an_input_without_keys_is_refused_and_leaves_the_old_one(
@@ -234,6 +236,16 @@ def test_an_input_without_keys_is_refused_and_leaves_the_old_one(
     assert 2 == code
     assert message in err
     assert [True, False] == has(path, "1001", "1002")
+
+
+def test_a_version_with_far_fewer_keys_than_the_one_before_is_told(
+    cli: Cli, feed: Feed, tmp_path: Path
+) -> None:
+    for number, told in ((1000, False), (600, False), (200, True)):
+        feed(b"".join(b"%d\n" % key for key in range(number)))
+        code, out, _ = cli("gate", "build", tmp_path / "ids.gate")
+        assert (0, told) == (code, "of the version before it: all others are rejected from now on" in out)
+    assert "that is 33.3% of the 6" in out
 
 
 def test_a_closed_input_is_told(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,12 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from conftest import StartPython
 from gates import build, change_format
 
 from scrapy_bloomdupe.gate.building import add_to_gate, build_gate
+from scrapy_bloomdupe.gate.gate import Answer, Gate
 
 # Answers each line of its input at once; never looks at the path unless a test says how often.
 READER = """
@@ -52,6 +54,26 @@ def test_what_is_added_passes_at_once_in_a_process_that_has_the_gate_open(
         add_to_gate(path, [f"NEW {number}"])
         assert [True] == reader.has(f"new {number}")
     assert [True, False] == reader.has("alpha", "gamma")
+
+
+def test_keys_of_another_unicode_are_told_at_once_to_who_has_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = build(tmp_path / "ids.gate")
+    gate = Gate.open(path, clock=lambda: 0.0)
+    assert Answer.REJECTED is gate.ask("gr\xfcn")
+    # Added by this one, it changes nothing.
+    add_to_gate(path, ["delta"])
+    opened = gate._file.current  # type: ignore[union-attr]
+    assert [Answer.REJECTED, Answer.PASSED] == gate.ask_many(["gr\xfcn", "delta"])
+    assert opened is gate._file.current  # type: ignore[union-attr]
+    with monkeypatch.context() as patch:
+        patch.setattr("scrapy_bloomdupe.gate.file.tables", lambda steps: "99.0.0")
+        add_to_gate(path, ["beta \U000e0fff"])
+    # A character that is not known here may be part of a spelling that is known there.
+    assert [Answer.BYPASSED, Answer.REJECTED] == gate.ask_many(["x \U000e0ffe", "gamma"])
+    assert "99.0.0" in gate.info().tables
+    gate.close()
 
 
 def test_what_is_added_to_a_full_gate_that_grows_passes_at_once(

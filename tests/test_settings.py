@@ -258,10 +258,15 @@ def test_a_shared_filter_is_made_anew_where_a_store_is_shared_beside_it(
     shared = read(**values).shared
     assert shared is not None
     assert layers == shared.rebuild_layers
+    if not layers and "BLOOMDUPE_REBUILD_LAYERS" not in values:
+        with pytest.raises(
+            ConfigurationError, match="needs a filter and an exact store that are both shared"
+        ):
+            read(**values, BLOOMDUPE_REBUILD_EVERY="1h")
+        return
     every = read(**values, BLOOMDUPE_REBUILD_EVERY="1h").shared
     assert every is not None
-    has_both = "BLOOMDUPE_FILTER" in values and values.get("BLOOMDUPE_STORE", "redis") not in (None, "lmdb")
-    assert (3600 if has_both else None) == every.rebuild_every
+    assert 3600 == every.rebuild_every
 
 
 def test_every_verdict_has_a_stat_and_no_stat_has_two_names() -> None:

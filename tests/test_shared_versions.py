@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import StartPython
 from kinds import key, name, open_filter, url_for
+from servers import Valkey
 
 import scrapy_bloomdupe.mending as mending
 import scrapy_bloomdupe.remote.replacing as replacing
@@ -402,3 +404,24 @@ def test_clearing_takes_every_version(plain: Place) -> None:
     assert plain.parts(old=True)
     parts.clear()
     assert [] == plain.server.scan(f"{plain.prefix}:*", 100)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Valkey]:
+    """A server whose limits a test may change."""
+    with Valkey(tmp_path) as found:
+        yield found
+
+
+def test_a_server_without_room_for_both_keeps_the_old_version(own: Valkey) -> None:
+    place = Place("bitmap", own.url)
+    one = place.worker()
+    one.judge(KEYS)
+    used = int(own.client().info("memory")["used_memory"])
+    own.client().config_set("maxmemory", used + 3_000_000)
+    with pytest.raises(FilterError, match="no room for a new version beside the old one: the server has"):
+        made_anew(one, capacity=2_000_000)
+    assert ([], 1) == (place.check(), place.meta().version)
+    assert {Verdict.DUPLICATE} == set(one.judge(KEYS))
+    assert 2 == made_anew(one, capacity=100_000).new
+    place.close()

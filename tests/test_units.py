@@ -610,7 +610,7 @@ def test_a_target_that_waits_in_scrapys_own_queue_is_not_pending_by_itself(crawl
     crawl.commit()
     crawl.crash()
     # As after an end in order: the queue gives what was left in it.
-    crawl.units.whole = False
+    crawl.units.marks.whole = False
     crawl.units.started(target)
     crawl.give(crawl.fetch(target))
     assert [] == crawl.pending
@@ -624,15 +624,15 @@ def test_a_request_given_again_that_has_not_come_as_far_as_before_does_not_stay_
     crawl.units.started(request)
     crawl.schedule(request.replace(url="http://shop.example/b"))
     crawl.commit()
-    assert not crawl.units.has_targets_left()
+    assert not crawl.units.marks.has_targets_left()
     crawl.crash()
     # Stopped before it was sent: as it is in the queue, the mark of "b" would end its way.
     (again,) = crawl.replayed().values()
     assert crawl.schedule(again)
-    assert crawl.units.has_targets_left()
+    assert crawl.units.marks.has_targets_left()
     crawl.units.started(again)
     assert crawl.schedule(again.replace(url="http://shop.example/b"))
-    assert not crawl.units.has_targets_left()
+    assert not crawl.units.marks.has_targets_left()
 
 
 def test_a_request_that_two_pages_give_is_awaited_by_both(crawl: Crawl) -> None:

@@ -51,6 +51,8 @@ _fixed = Struct("<8s I I I I 16s 16s 16s 32s Q Q d I")
 _layer = Struct("<Q Q I I Q d Q")
 _LAYERS_AT = 256
 _IDENTITY_AT = 3072
+#: What the keys mean.
+IDENTITY = slice(_IDENTITY_AT, HEADER_SIZE)
 _CHECKSUM_AT = 12
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from bitarray import bitarray
 
 from scrapy_bloomdupe.errors import FilterError, StateExists
-from scrapy_bloomdupe.filters.header import HEADER_SIZE, MARK, Header, LayerHeader
+from scrapy_bloomdupe.filters.header import HEADER_SIZE, IDENTITY, MARK, Header, LayerHeader, unpack
 from scrapy_bloomdupe.filters.mapped import MappedFile
 
 _CHUNK = 1 << 20
@@ -94,7 +94,8 @@ class PersistedFilter:
     def watch(self) -> None:
         """From now on ``is_current`` can tell."""
         self._mark = self._file.map(0, HEADER_SIZE)
-        self._marked = self._header.pack()[MARK]
+        packed = self._header.pack()
+        self._marked, self._marked_identity = packed[MARK], packed[IDENTITY]
 
     def is_current(self) -> bool:
         """Return whether the file still has the layers and the secret that it was opened with.
@@ -104,6 +105,20 @@ class PersistedFilter:
         system.
         """
         return bytes(self._mark[MARK]) == self._marked
+
+    def changed_identity(self) -> Mapping[str, str] | None:
+        """Return the identity that another process has written since ``watch``, or since this gave the last
+        one; None: none. Costs a look at mapped memory.
+
+        Raises:
+            StateCorrupt: it is being written.
+        """
+        now = bytes(self._mark[IDENTITY])
+        if now == self._marked_identity:
+            return None
+        found = unpack(bytes(self._mark), str(self.path), self._file.size()).identity
+        self._marked_identity = now
+        return found
 
     def count_bits(self) -> tuple[int, int]:
         """Read the whole file.

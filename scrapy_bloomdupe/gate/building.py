@@ -83,13 +83,14 @@ def build_gate(
     capacity = checked_capacity(rows, capacity, min_length)
     normalize = normalizer(names)
     with building(path):
-        header = GateHeader(names, min_length, _next_version(path), (gatetext.tables(names),))
+        before, keys_before = _version_before(path)
+        header = GateHeader(names, min_length, before + 1, (gatetext.tables(names),))
         bloom = BloomFilter.create(
             beside(path, ".new"), capacity=capacity, error_rate=error_rate, identity=header.identity()
         )
         try:
             bloom.on_growth = refuse_overfull
-            report = BuildReport(path, header.version)
+            report = BuildReport(path, header.version, keys_before=keys_before)
             filling = Filling(bloom, normalize, min_length)
             report.rows = filling.put_rows(rows, columns)
             refuse_empty(path, report.rows, filling, columns)
@@ -159,14 +160,15 @@ def add_to_gate(path: Path, texts: Iterable[str]) -> int:
         return filling.new
 
 
-def _next_version(path: Path) -> int:
+def _version_before(path: Path) -> tuple[int, int]:
+    """Return the version of the gate at *path* and its number of keys; 0: there is none."""
     try:
         old = BloomFilter.open(path, readonly=True)
     except (BloomdupeError, OSError):
-        return 1
+        return 0, 0
     try:
-        return of_identity(old.identity, str(path)).version + 1
+        return of_identity(old.identity, str(path)).version, old.num_keys
     except BloomdupeError:
-        return 1
+        return 0, 0
     finally:
         old.abandon()

@@ -139,6 +139,18 @@ class GateFile:
             return False
         return (found.st_dev, found.st_ino) == opened.place
 
+    def means_otherwise(self, opened: Opened) -> bool:
+        """Return whether another process has added keys of another Unicode since *opened* was opened: what it
+        lacks proves less than it did."""
+        try:
+            identity = opened.bloom.changed_identity()
+            if identity is None:
+                return False
+            now = of_identity(identity, self._name)
+        except BloomdupeError:
+            return True  # being written, or no gate any more
+        return (now.tables, now.unassigned) != (opened.header.tables, opened.header.unassigned)
+
     def renew(self) -> Opened | None:
         """Open the file anew: the one in force has grown, or is no more what it was. Never raises."""
         self._refused = ()

@@ -37,6 +37,7 @@ class BuildReport:
         rows, texts: that were read; a row has one text or more.
         short: texts that are shorter than min_length after their steps, and pass without being in.
         keys: different ones, within the filter's error.
+        keys_before: those of the version before it; 0: there was none, or it cannot be read.
         added_meanwhile: texts that ``add`` was given while the build was under way.
         capacity: keys until it grows.
         num_bytes: size of the filter.
@@ -48,6 +49,7 @@ class BuildReport:
     texts: int = 0
     short: int = 0
     keys: int = 0
+    keys_before: int = 0
     added_meanwhile: int = 0
     capacity: int = 0
     num_bytes: int = 0

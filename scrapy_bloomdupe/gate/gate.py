@@ -336,7 +336,7 @@ class Gate:
             if digest(normal) in opened.bloom:
                 return Answer.PASSED
             # A no holds only if the file is still what it was when it was opened, and still the one there.
-            if not opened.bloom.is_current():
+            if not opened.bloom.is_current() or (not text.isascii() and file.means_otherwise(opened)):
                 with self._lock:
                     opened = file.renew() if file.current is opened else file.current
                 continue

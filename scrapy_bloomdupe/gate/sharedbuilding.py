@@ -118,7 +118,8 @@ def build_shared_gate(
     capacity = checked_capacity(rows, capacity, min_length)
     normalize = normalizer(steps)
     with alias.building() as build:
-        version = _version(alias.read())
+        raw = alias.read()
+        version, keys_before = _version(raw), _num_keys(alias, raw)
         _clear(alias, but=version)
         header = GateHeader(steps, min_length, version + 1, (gatetext.tables(steps),))
         bloom = open_filter(
@@ -134,7 +135,9 @@ def build_shared_gate(
             filling = Filling(bloom, normalize, min_length)
             count = filling.put_rows(rows, columns)
             refuse_empty(alias.where, count, filling, columns)
-            report = BuildReport(alias.where, header.version, count, filling.texts, filling.short)
+            report = BuildReport(
+                alias.where, header.version, count, filling.texts, filling.short, keys_before=keys_before
+            )
             while True:
                 added = build.added()
                 filling.put(added)
@@ -217,6 +220,14 @@ def _version(raw: bytes | None) -> int:
         # Of another release, too, whose gate is to judge until this one is built.
         return int(json.loads(raw or b"")["identity"]["version"])
     except (ValueError, KeyError, TypeError):
+        return 0
+
+
+def _num_keys(alias: Alias, raw: bytes | None) -> int:
+    """Return how many keys the version in force has; 0: there is none, or it cannot be read."""
+    try:
+        return open_in_force(alias, alias.unpack(raw)).info().num_keys
+    except (BloomdupeError, ValueError, KeyError, TypeError):
         return 0
 
 

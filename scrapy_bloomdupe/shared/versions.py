@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.errors import ConfigurationError, FilterError, StateMismatch
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.filters.remotefilter import RemoteFilter
@@ -29,6 +30,8 @@ from scrapy_bloomdupe.shared.parts import RemoteStore
 Progress = Callable[[Iterable[bytes], int], Iterable[bytes]]
 
 _BATCH = 2_000
+# What a kind of filter takes more than the formula, and what the crawls bring meanwhile.
+_MARGIN = 1.5
 # One key in so many is looked for in the new filter before it is in force.
 _SAMPLED = 100
 # Seconds between two times that unfinished parts are told to stay a while longer.
@@ -107,6 +110,7 @@ def rebuild(
                 f"{filter.path} keeps to error_rate={filter.error_rate:g}, as its crawls asked: a new "
                 f"version of it cannot have {error_rate:g}. Take that or less, or another BLOOMDUPE_KEY"
             )
+        _refuse_without_room(filter, capacity, error_rate)
         new = filter.begin(work, capacity=capacity, error_rate=error_rate)
         new.on_growth = _refuse_overfull
         count = _fill(new, _batches(progress(store.iter_keys(), expected)), work, pace)
@@ -121,6 +125,18 @@ def rebuild(
             caught_up += filter.add_many(keys).count(False)
             pace(time.perf_counter() - began)
     return Rebuilt(work.old.version, filter.version, count, caught_up, capacity, error_rate)
+
+
+def _refuse_without_room(filter: RemoteFilter, capacity: int, error_rate: float) -> None:  # noqa: A002
+    """Make sure that both versions fit: a full server takes no keys of the crawls, or forgets some.
+
+    Raises:
+        FilterError: they do not.
+    """
+    memory = filter.memory()
+    num_bytes = int(_MARGIN * sizing.size_for(capacity, error_rate).num_bits / 8)
+    if memory is not None and (trouble := memory.trouble(num_bytes)):
+        raise FilterError(28, f"{filter.path}: no room for a new version beside the old one: {trouble}")
 
 
 def _fill(
