@@ -249,7 +249,16 @@ class Journaling:
         if self.failed or engine.has_pending_requests(self._crawler):
             # Another handler of this signal has given the crawl something to do.
             return
+        self._settle_scheduled()
         self.units.settle_all(closing=False)
+        try:
+            # What was scheduled and dropped a moment ago is to be found there, too.
+            if self._journal.has_ended:
+                self.flush_feeds()
+            self._state.flush()
+        except Exception as exc:
+            self.stop(exc)
+            return
         found = False
         for request in islice(self.resumption.stranded(), _BATCH):
             found = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import secrets
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from hashlib import sha1
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import pytest
 from hypothesis import configuration, settings
@@ -25,6 +27,21 @@ settings.load_profile("bloomdupe")
 #: A browser to look at pages with. Where there is none, what needs it is no test of this machine.
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 collect_ignore = [] if CHROMIUM else ["test_page_browser.py"]
+
+# What a file has in it most of whose tests start processes.
+_STARTERS = {"run", "running", "jobs", "fleets", "subprocess"}
+# Files whose tests take longer than those of others, and how many times.
+_LONG = {
+    "test_benchmarks": 4,
+    "test_example_project": 4,
+    "test_filters_rates": 30,
+    "test_journal_damage": 6,
+    "test_journal_disk": 3,
+    "test_journal_kills": 3,
+    "test_journal_stops": 3,
+    "test_life_kills": 6,
+    "test_shared_stops": 3,
+}
 
 Python = Callable[..., "subprocess.CompletedProcess[str]"]
 StartPython = Callable[..., "subprocess.Popen[str]"]
@@ -54,6 +71,32 @@ def pytest_configure(config: pytest.Config) -> None:
     directory = tempfile.mkdtemp(prefix="bloomdupe-hypothesis-")
     configuration.set_hypothesis_home_dir(directory)
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        _compile()
+
+
+def _compile() -> None:
+    # Hundreds of processes import these, and must not write: some of them have no room, or are killed.
+    # What is written here is valid for as long as the source is the same, whatever its date.
+    tests = Path(__file__).parent
+    for folder in (Path(scrapy_bloomdupe.__file__).parent, tests, tests.parent / "example_project"):
+        mode = PycInvalidationMode.CHECKED_HASH
+        compileall.compile_dir(folder, quiet=2, invalidation_mode=mode)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put between the files that crawl, and wait much of their time, those that calculate, and begin with the
+    longest of both: no worker is left with one at the end. ``--dist loadfile`` keeps to this order."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for one in items:
+        files.setdefault(one.path, []).append(one)
+    crawl: list[list[pytest.Item]] = []
+    calculate: list[list[pytest.Item]] = []
+    for file in sorted(files.values(), key=lambda file: -len(file) * _LONG.get(file[0].path.stem, 1)):
+        names = vars(getattr(file[0], "module", None) or pytest)
+        (calculate if _STARTERS.isdisjoint(names) else crawl).append(file)
+    places = [(number / len(some), file) for some in (crawl, calculate) for number, file in enumerate(some)]
+    items[:] = [one for _, file in sorted(places, key=lambda place: place[0]) for one in file]
 
 
 def pytest_report_header() -> list[str]:

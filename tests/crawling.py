@@ -27,6 +27,7 @@ from typing import Any
 import pytest
 from mocksite import child, surroundings
 from scrapy import Request, Spider, signals
+from scrapy.cmdline import execute
 from scrapy.crawler import Crawler, CrawlerProcess
 from scrapy.exceptions import ScrapyDeprecationWarning
 from scrapy.http import Response
@@ -142,19 +143,24 @@ def running(
         prepare: dotted name of what is called in the process before the crawl, to break something.
         arguments: of the spider; ``start`` is a list of URLs.
     """
-    # It imports this module.
-    from forking import start_crawl
-
-    number = next(n for n in itertools.count(1) if not (folder / f"job-{n}.json").exists())
-    result = folder / f"result-{number}.json"
     job = {
         "spider": spider,
         "prepare": prepare,
         "settings": {**QUIET, **settings},
         "arguments": {k: v if isinstance(v, str) else json.dumps(v) for k, v in arguments.items()},
-        "result": str(result),
     }
-    (folder / f"job-{number}.json").write_text(json.dumps(job))
+    with _forked(folder, job) as running:
+        yield running
+
+
+@contextmanager
+def _forked(folder: Path, job: dict[str, Any]) -> Iterator[Running]:
+    # It imports this module.
+    from forking import start_crawl
+
+    number = next(n for n in itertools.count(1) if not (folder / f"job-{n}.json").exists())
+    result = folder / f"result-{number}.json"
+    (folder / f"job-{number}.json").write_text(json.dumps({**job, "result": str(result)}))
     process = start_crawl(folder, number, surroundings(folder))
     try:
         yield Running(process, folder / f"crawl-{number}.log", result)
@@ -221,19 +227,37 @@ class Cli:
         return json.loads(out)
 
 
-def scrapy(folder: Path, command: Sequence[str], settings: Mapping[str, Any]) -> Crawl:
-    """Run Scrapy's own command line to its end; there are no stats but in the log."""
+def scrapy(
+    folder: Path, command: Sequence[str], settings: Mapping[str, Any], *, forked: bool = True
+) -> Crawl:
+    """Run Scrapy's own command line to its end; there are no stats but in the log.
+
+    Args:
+        forked: from a process that has made its imports; else as a person does, which takes a second more.
+    """
     options = [f"{name}={value}" for name, value in {**QUIET, **settings}.items()]
-    line = [sys.executable, "-m", "scrapy", *command]
-    line += [word for option in options for word in ("-s", option)]
-    log = next(path for n in itertools.count(1) if not (path := folder / f"scrapy-{n}.log").exists())
+    words = [*command, *(word for option in options for word in ("-s", option))]
+    if forked:
+        with _forked(folder, {"command": words}) as running:
+            return running.finish()
+    log = folder / "scrapy.log"
+    line = [sys.executable, "-m", "scrapy", *words]
     with log.open("w") as sink, child(line, folder, stdout=sink, stderr=sink, text=True) as process:
         return Running(process, log, folder / "none").finish()
+
+
+def command_line(words: Sequence[str]) -> int:
+    """What ``python -m scrapy`` does; it ends the process."""
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    execute(["scrapy", *words])
+    return 0
 
 
 def main(path: str) -> int:
     """The process of a crawl."""
     job = json.loads(Path(path).read_text())
+    if "command" in job:
+        return command_line(job["command"])
     # Turned into exceptions, which Scrapy logs: no test would see a warning.
     warnings.simplefilter("error", ScrapyDeprecationWarning)
     if job["prepare"]:

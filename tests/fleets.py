@@ -26,6 +26,7 @@ from killsite import ROOTS, Tree
 from kinds import name
 from mocksite import Area, mock_site
 from scrapy import signals
+from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import Crawler
 from scrapy.exceptions import DontCloseSpider, ScrapyDeprecationWarning
 
@@ -236,6 +237,8 @@ class Stays:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # Seconds until it is asked again whether it stays; by itself five.
+        ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Stays:
@@ -249,10 +252,13 @@ class Stays:
 
 
 def look_often() -> None:
-    """For ``prepare``: a crawl looks at its server ten times a second."""
+    """For ``prepare``: a crawl looks at its server ten times a second, and does not wait for half a minute
+    for an answer that is lost."""
+    import scrapy_bloomdupe.remote.client as client
     import scrapy_bloomdupe.sharing as sharing
 
     sharing._INTERVAL = 0.1
+    client.SLOW_SECONDS = 5.0
 
 
 def leave_scrapy_redis_be() -> None:

@@ -1,19 +1,19 @@
 """How does a crawl start without waiting a second for its imports? A process has made them, and forks.
 
-``crawls`` starts that process, and gives a function that starts crawls: each is ``Going``.
+``crawls`` gives a function that starts crawls: each is ``Going``. ``start_crawl`` starts a single one. All
+tests of a process have one process that forks in common.
 
 ``python forking.py`` reads orders from its standard input, a line of JSON each, until that is closed:
 ``folder`` to work in, ``job`` as ``crawling.running`` writes it, ``log`` for what it prints, ``pid`` and
 ``code``, the files that say which process it is and, when it has ended, how, ``environment`` for more
 variables of it. The crawl is a process group of its own, and a whole process: only its imports are older than
 it. Another process waits for it, and ends it if it takes too long.
-
-The tests of a process have one in common for their single crawls: ``start_crawl``.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import random
@@ -25,21 +25,24 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import killspiders
 
-# What a crawl would import itself.
-import scrapy.core.downloader.handlers.http11
-import scrapy.extensions.feedexport
+# What a crawl would import itself; more in ``import_components``.
+import scrapy.commands
 import scrapy.pqueues
 import scrapy.spiders.crawl
 import scrapy.squeues
 import twisted.internet.asyncioreactor
 from crawling import Crawl
 from crawling import main as crawl_here
-from mocksite import child
+from mocksite import child, surroundings
+from scrapy.settings import default_settings
+from scrapy.utils.misc import load_object
 
 import scrapy_bloomdupe.addon
 import scrapy_bloomdupe.stores.lmdb
@@ -59,8 +62,6 @@ LIMIT = int(2 * TIMEOUT)
 
 IMPORTED = [
     killspiders,
-    scrapy.core.downloader.handlers.http11,
-    scrapy.extensions.feedexport,
     scrapy.pqueues,
     scrapy.spiders.crawl,
     scrapy.squeues,
@@ -72,33 +73,38 @@ IMPORTED = [
 
 @contextmanager
 def crawls(folder: Path) -> Iterator[Callable[..., Going]]:
-    """Give a function that starts crawls."""
-    command = [sys.executable, str(Path(__file__).resolve())]
+    """Give a function that starts crawls, whose temporary files are in *folder*."""
     started: list[Going] = []
-    with child(command, folder, stdin=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
+    environment = surroundings(folder)
 
-        def start(where: Path, job: dict[str, Any]) -> Going:
-            number = len(started) + 1
-            path = {what: str(where / f"{what}-{number}") for what in ("job", "log", "pid", "code", "result")}
-            Path(path["job"]).write_text(json.dumps({**job, "result": path.pop("result")}))
-            process.stdin.write(json.dumps({"folder": str(where), **path}) + "\n")
-            process.stdin.flush()
-            started.append(Going(where, number))
-            return started[-1]
+    def start(where: Path, job: dict[str, Any]) -> Going:
+        number = len(started) + 1
+        path = {what: str(where / f"{what}-{number}") for what in ("job", "log", "pid", "code", "result")}
+        Path(path["job"]).write_text(json.dumps({**job, "result": path.pop("result")}))
+        _order({"folder": str(where), "environment": environment, **path})
+        started.append(Going(where, number))
+        return started[-1]
 
-        try:
-            yield start
-        finally:
-            for going in started:
-                going.kill()
+    try:
+        yield start
+    finally:
+        for going in started:
+            going.kill()
+
+
+def start_crawl(folder: Path, number: int, environment: dict[str, str]) -> Process:
+    """Start the crawl of ``job-<number>.json`` in *folder*; it prints into ``crawl-<number>.log``."""
+    path = {what: str(folder / f"{what}-{number}") for what in ("pid", "code")}
+    path |= {"job": str(folder / f"job-{number}.json"), "log": str(folder / f"crawl-{number}.log")}
+    _order({"folder": str(folder), "environment": environment, **path})
+    return Process(Path(path["pid"]), Path(path["code"]))
 
 
 _shared: dict[str, Any] = {}
 
 
-def start_crawl(folder: Path, number: int, environment: dict[str, str]) -> Process:
-    """Start the crawl of ``job-<number>.json`` in *folder*; it prints into ``crawl-<number>.log``."""
+def _order(order: dict[str, Any]) -> None:
+    """Let the process that forks start a crawl; all tests of this process have it in common."""
     if not _shared:
         where = Path(tempfile.mkdtemp(prefix="bloomdupe-forking-"))
         stack = ExitStack()
@@ -106,12 +112,9 @@ def start_crawl(folder: Path, number: int, environment: dict[str, str]) -> Proce
         command = [sys.executable, str(Path(__file__).resolve())]
         _shared["process"] = stack.enter_context(child(command, where, stdin=subprocess.PIPE, text=True))
         atexit.register(stack.close)
-    path = {what: str(folder / f"{what}-{number}") for what in ("pid", "code")}
-    path |= {"job": str(folder / f"job-{number}.json"), "log": str(folder / f"crawl-{number}.log")}
     orders = _shared["process"].stdin
-    orders.write(json.dumps({"folder": str(folder), "environment": environment, **path}) + "\n")
+    orders.write(json.dumps(order) + "\n")
     orders.flush()
-    return Process(Path(path["pid"]), Path(path["code"]))
 
 
 class Process:
@@ -190,10 +193,29 @@ def wait_until(happened: Callable[[], bool], what: str) -> None:
         time.sleep(0.003)
 
 
+def import_components() -> None:
+    """Import what Scrapy loads by name: some of them take longer than a small crawl."""
+    for name in ("EXTENSIONS", "DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES"):
+        for path in getattr(default_settings, f"{name}_BASE"):
+            load_object(path)
+    for name in ("DOWNLOAD_HANDLERS", "FEED_EXPORTERS", "FEED_STORAGES"):
+        for scheme, path in getattr(default_settings, f"{name}_BASE").items():
+            # That of FTP installs a reactor in Scrapy 2.13; others are extras that may be missing.
+            if scheme != "ftp":
+                with suppress(ImportError):
+                    load_object(path)
+    for found in iter_modules(scrapy.commands.__path__):
+        import_module(f"scrapy.commands.{found.name}")
+
+
 def serve() -> int:
     """The process that forks."""
+    import_components()
     # A crawl installs the one that it asks for.
     assert "twisted.internet.reactor" not in sys.modules
+    # What is imported is nobody's garbage: each crawl would look through all of it at its end.
+    gc.collect()
+    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while line := sys.stdin.readline():
         if os.fork() == 0:

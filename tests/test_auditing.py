@@ -382,21 +382,23 @@ from scrapy_bloomdupe.opening import open_or_create
 
 state = open_or_create(Path(sys.argv[1]), StateOptions(100_000, 1e-9, "classic", "murmur3", None, audit=0.3,
                                                        journal=sys.argv[2] == "True"))
-print("open", flush=True)
-number = int(sys.argv[3])
+first = number = int(sys.argv[3])
 while True:
     state.seen.check_and_add(key(number))
     number += 1
     if number % 37 == 0:
         state.flush()
+        # A group is written, however long this process has to wait for its turn: now it may be killed.
+        if number <= first + 37:
+            print("writing", flush=True)
 """
     rng = random.Random(1)
     known = 0
     for turn in range(5):
         process = start_python(script, tmp_path / "state", options.journal, turn * 20_000)
         assert process.stdout is not None
-        assert "open\n" == process.stdout.readline()
-        time.sleep(rng.uniform(0.01, 0.1))
+        assert "writing\n" == process.stdout.readline()
+        time.sleep(rng.uniform(0, 0.1))
         process.kill()
         process.wait()
         state = open_or_create(tmp_path / "state", options)

@@ -163,8 +163,9 @@ def test_the_shared_benchmark_finds_every_verdict_to_be_that_of_scrapy(tmp_path:
     assert isinstance(memory, dict)
     if "ours, bitmap, bare" not in ours:
         assert 0 == sum(one["twice"] for one in crawls.values())
-        # A server's own word, of 20,000 keys; over 0.002 (200 hits of 100 expected) once in 10^18 runs.
-        assert memory["ours, bitmap, bare"]["20000"]["error"] < 0.002
+        # A server's own word, of 20,000 keys.
+        # 20,000 probes at 0.001: over 0.003 (60 hits of 20 expected) once in 10^11 runs.
+        assert memory["ours, bitmap, bare"]["20000"]["error"] < 0.003
 
 
 def test_the_gate_benchmark_builds_and_asks_and_loses_no_key(tmp_path: Path) -> None:
@@ -173,8 +174,8 @@ def test_the_gate_benchmark_builds_and_asks_and_loses_no_key(tmp_path: Path) -> 
     assert ["ids, with room", "ids, full", "words, with room", "words, full"] == list(found)
     for figures in found.values():
         assert 1.0 == figures["known_passed"]
-        # 200,000 probes at 0.01: over 0.0115 (2,300 hits of 2,000 expected) once in 10^10 runs.
-        assert figures["unknown_passed"] < 0.0115
+        # 20,000 probes at 0.01: over 0.015 (300 hits of 200 expected) once in 10^10 runs.
+        assert figures["unknown_passed"] < 0.015
 
 
 def test_the_benchmark_of_a_gate_on_a_server_loses_no_key(tmp_path: Path) -> None:

@@ -161,7 +161,8 @@ def test_a_project_that_asks_for_what_cannot_be_gets_exit_code_1_of_scrapy_crawl
         "ADDONS = {'scrapy_bloomdupe.Addon': 500}\n"
         "BLOOMDUPE_DIR = '/proc/nowhere/seen'\n"
     )
-    crawl = scrapy(tmp_path, ["crawl", "follow", "-a", f'start=["{area.at("tree/30/0")}"]'], {})
+    start = f'start=["{area.at("tree/30/0")}"]'
+    crawl = scrapy(tmp_path, ["crawl", "follow", "-a", start], {}, forked=False)
     assert_refused(crawl, "cannot make the directory /proc/nowhere/seen: .*check the path")
     assert [] == area.answers()
 

@@ -122,8 +122,10 @@ def test_what_is_added_passes_at_once_for_all_who_ask_also_through_a_growth(serv
         assert 150 < add(server, key, *texts) <= 200
         assert [True] * 200 == gate.might_contain_many(texts)
     assert 0 == add(server, key, "NEW 7")
-    assert gate.add(["through the gate"]) == 1
-    assert [True, True] == gate.might_contain_many(["alpha", "through the gate"])
+    # One text alone is called known by chance, once in a hundred runs.
+    through = [f"through the gate {number}" for number in range(10)]
+    assert 0 < gate.add(through) <= 10
+    assert [True] * 11 == gate.might_contain_many(["alpha", *through])
     assert judges(gate)
     assert [] == told.problems
     gate.close()

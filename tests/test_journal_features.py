@@ -15,6 +15,7 @@ from killing import BARE, EXACT, STOCK
 from mocksite import Area, Site, mock_site
 from scrapy.settings import default_settings
 
+from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.records import Seal, read_seal
 from scrapy_bloomdupe.stores.environment import Environment
 
@@ -413,8 +414,16 @@ def test_a_queue_that_does_not_hold_what_is_pending_is_not_trusted(job: Job) -> 
     assert [] == job.missing()
 
 
-def test_a_request_that_a_handler_drops_again_is_dropped_on_purpose(job: Job) -> None:
-    last = job("many/3", spider="featurespiders.Dropping", arguments={"times": "1000"})
+def slowly() -> None:
+    """The clock has written nothing yet when the crawl is idle."""
+    Committer._tick = lambda self: None  # type: ignore[method-assign]
+    Committer._woken_up = lambda self: None  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("prepare", [None, "test_journal_features.slowly"])
+def test_a_request_that_a_handler_drops_again_is_dropped_on_purpose(job: Job, prepare: str | None) -> None:
+    spider = "featurespiders.Dropping"
+    last = job("many/3", spider=spider, arguments={"times": "1000"}, prepare=prepare)
     check(last)
     assert 3 == last.stats["bloomdupe/replayed"]
 

@@ -72,7 +72,9 @@ def test_after_a_kill_what_was_forgotten_is_crawled_again_and_what_is_pending_on
     make: Callable[..., Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = make(tmp_path, Tree(PAGES, 1, spread=ROOTS), EXACT)
-    job.kill_after(PAGES // 2, 0.2)
+    # So slow that it is in the middle when it is killed, however late that is.
+    job.kill_after(PAGES // 4, 0.2, DOWNLOAD_DELAY=0.01)
+    assert 1 == job.kills
     done = set(job.fetched())
     code, out, _ = Cli(capsys)("forget", job.jobdir, "--host", "127.0.0.1")
     assert 0 == code

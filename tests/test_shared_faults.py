@@ -239,7 +239,8 @@ def test_a_server_that_asks_for_a_password(kind: str, start: Callable[..., Valke
 
 
 def test_a_replica_takes_nothing_and_says_so(kind: str, start: Callable[..., Valkey]) -> None:
-    master, replica = start(), start()
+    # By itself it waits for more replicas.
+    master, replica = start("--repl-diskless-sync-delay", "0"), start()
     server, copy = connect(f"{master.url}?timeout=5"), connect(f"{replica.url}?timeout=5")
     prefix = name()
     Thing(kind, server, prefix).seen(1)

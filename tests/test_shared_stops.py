@@ -19,7 +19,8 @@ from servers import Proxy, Valkey
 
 # Every third page is slow, so that there is a middle.
 TREE = Tree(90, 1, "pps", extra=6)
-QUICK = "timeout=1&failures=2"
+# Seconds that an answer is waited for: of who does not answer, and of who is slow on a busy machine.
+QUICK, PATIENT = 1, 5
 HANGS = 20.0 if LONG else 3.0
 
 GONE = "what had been seen is gone from the server"
@@ -46,8 +47,11 @@ def fleet(
 ) -> Callable[..., Fleet]:
     """Make two crawls that share what lies on *server*."""
 
-    def build(kind: str, url: str | None = None, *, jobs: bool = False, **settings: Any) -> Fleet:
-        shared = sharing(kind, request, f"{url or server.url}?{QUICK}")
+    def build(
+        kind: str, url: str | None = None, *, timeout: int = PATIENT, jobs: bool = False, **settings: Any
+    ) -> Fleet:
+        options = f"timeout={timeout}&connect_timeout={PATIENT}&failures=2"
+        shared = sharing(kind, request, f"{url or server.url}?{options}")
         return make(tmp_path / "fleet", TREE, {**shared, **settings}, size=2, jobs=jobs)
 
     return build
@@ -139,7 +143,7 @@ def test_a_server_that_comes_back_with_its_data_is_used_again(
 
 
 def test_a_server_that_hangs_does_not_hold_up_the_crawl(fleet: Callable[..., Fleet], server: Valkey) -> None:
-    crawls = fleet("filter and store")
+    crawls = fleet("filter and store", timeout=QUICK)
 
     def hang() -> None:
         server.freeze()
@@ -159,7 +163,7 @@ def test_answers_that_are_lost_cost_no_page(
     fleet: Callable[..., Fleet], server: Valkey, kind: str, mode: str
 ) -> None:
     with Proxy(server.port) as proxy:
-        crawls = fleet(kind, proxy.url)
+        crawls = fleet(kind, proxy.url, timeout=2 * QUICK)
 
         def lose() -> None:
             proxy.mode = mode

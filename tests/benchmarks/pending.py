@@ -111,7 +111,9 @@ def main() -> None:
     if arguments.child:
         print(json.dumps(go_on(Path(arguments.child[0]), int(arguments.child[1]))))
         return
-    count, rounds = (2_000, 1) if arguments.quick else (int(arguments.requests), arguments.rounds)
+    count, rounds, pages = int(arguments.requests), arguments.rounds, 500
+    if arguments.quick:
+        count, rounds, pages = 2_000, 1, 20
     with tempfile.TemporaryDirectory() as folder:
         jobs = {"1,000 pending": 1_000, f"{count:,} pending": count}
         for name, size in jobs.items():
@@ -121,7 +123,7 @@ def main() -> None:
         def run(name: str) -> Mapping[str, float]:
             job = Path(folder, "copy")
             subprocess.run(["cp", "-r", str(Path(folder, name)), str(job)], check=True)
-            command = [sys.executable, __file__, "--child", str(job), "500"]
+            command = [sys.executable, __file__, "--child", str(job), str(pages)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             subprocess.run(["rm", "-r", str(job)], check=True)
             found: Mapping[str, float] = json.loads(done.stdout)

@@ -79,10 +79,10 @@ def run_links(found: Places, kinds: Sequence[str], count: int, rounds: int) -> t
     return {kind: {name: medians(one) for name, one in done.items()} for kind, done in runs.items()}, judged
 
 
-def run_crawls(found: Places, names: Sequence[str], pages: int, rounds: int) -> Found:
+def run_crawls(found: Places, names: Sequence[str], pages: int, links: int, rounds: int) -> Found:
     """Return filter -> figures; the time is also given as a multiple of scrapy-redis' in the same round."""
     runs: dict[str, list[dict[str, float]]] = {}
-    with link_site(100, SHARE) as start:
+    with link_site(links, SHARE) as start:
         for number in range(rounds):
             for name in (name for name in names if name in variants(found)[0]):
                 asked = ("crawls", json.dumps(found.as_dict()), name, start, pages, f"crawl{number}-{name}")
@@ -94,11 +94,13 @@ def run_crawls(found: Places, names: Sequence[str], pages: int, rounds: int) -> 
     return result
 
 
-def run_memory(sizes: Sequence[int]) -> Found:
+def run_memory(sizes: Sequence[int], sample: int) -> Found:
     """Return filter -> number of keys -> figures."""
     return {
         name: {
-            str(size): figures for size in sizes if (figures := shared_memory.measure(name, size)) is not None
+            str(size): figures
+            for size in sizes
+            if (figures := shared_memory.measure(name, size, sample)) is not None
         }
         for name in shared_memory.ALTERNATIVES
     }
@@ -125,9 +127,9 @@ def report_links(found: Found, judged: Mapping[str, int], missing: Mapping[str, 
     print(table(rows))
 
 
-def report_crawls(found: Found, rounds: int) -> None:
+def report_crawls(found: Found, links: int, rounds: int) -> None:
     where = f"a server {LATENCY * 1e3:g} ms away"
-    print(f"\nCrawls of pages with 100 links, 90 % duplicates, {where}; {rounds} rounds\n")
+    print(f"\nCrawls of pages with {links} links, 90 % duplicates, {where}; {rounds} rounds\n")
     rows = [["filter", "pages", "ms per page", f"of {SCRAPY_REDIS}", "round trips of batches", "asked twice"]]
     for name, one in found.items():
         ratio = f"{one['ratio']:.3f}" if "ratio" in one else ""
@@ -176,7 +178,9 @@ _HERE = __file__
 
 
 def main() -> None:
-    parser = arguments_of(__doc__, "300 links of one kind, 4 pages, 20,000 keys, one round", rounds=5)
+    parser = arguments_of(
+        __doc__, "300 links of one kind, 2 pages of 20 links, 20,000 keys, one round", rounds=5
+    )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--links", type=float, default=1e4, help="of each kind")
     parser.add_argument("--kinds", nargs="+", choices=tuple(TITLES), default=tuple(TITLES))
@@ -190,9 +194,11 @@ def main() -> None:
     sizes = [int(size) for size in arguments.sizes]
     kinds: Sequence[str] = arguments.kinds
     far_names = FAR
+    crawl_links, sample = 100, shared_memory.SAMPLE
     if arguments.quick:
         rounds, count, pages, sizes = 1, 300, 2, [20_000]
         kinds, far_names = ("foreign",), (filters.BITMAP_SET, SCRAPY_REDIS)
+        crawl_links, sample = 20, 20_000
     links: Found = {}
     crawls: Found = {}
     memory: Found = {}
@@ -208,10 +214,10 @@ def main() -> None:
                 far_away(found.bloom or found.plain, LATENCY) as bloom,
             ):
                 far = Places(plain, bloom if found.bloom is not None else None, None)
-                crawls = run_crawls(far, far_names, pages, rounds)
-            report_crawls(crawls, rounds)
+                crawls = run_crawls(far, far_names, pages, crawl_links, rounds)
+            report_crawls(crawls, crawl_links, rounds)
         if "memory" in arguments.parts and found.plain is not None:
-            memory = run_memory(sizes)
+            memory = run_memory(sizes, sample)
             report_memory(memory, sizes)
     print(f"\n{targets_table(targets(links, crawls, memory))}")
     result = {"links": links, "crawls": crawls, "memory": memory, "judged": judged, "missing": missing}

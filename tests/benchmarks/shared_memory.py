@@ -60,8 +60,9 @@ ALTERNATIVES: dict[str, tuple[Callable[[Server, int], Asked | None], bool]] = {
 }
 
 
-def measure(name: str, num_keys: int) -> dict[str, Any] | None:
-    """Return bytes per key, seconds, and the error rate of filters; None: the server is not installed."""
+def measure(name: str, num_keys: int, sample: int = SAMPLE) -> dict[str, Any] | None:
+    """Return bytes per key, seconds, and the error rate of filters for *sample* other keys; None: the server
+    is not installed."""
     fill, needs_bloom = ALTERNATIVES[name]
     with tempfile.TemporaryDirectory() as folder, valkey(Path(folder), bloom=needs_bloom) as server:
         if server is None or needs_bloom > server.has_bloom:
@@ -78,9 +79,9 @@ def measure(name: str, num_keys: int) -> dict[str, Any] | None:
         if asked is not None:
             generator = random.Random(-1)
             hits = sum(
-                sum(asked([generator.randbytes(20) for _ in range(_BATCH)])) for _ in range(SAMPLE // _BATCH)
+                sum(asked([generator.randbytes(20) for _ in range(_BATCH)])) for _ in range(sample // _BATCH)
             )
-            found["error"] = hits / SAMPLE
+            found["error"] = hits / sample
         return found
 
 
