@@ -6,7 +6,8 @@ Whether the key was seen is not asked here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -18,9 +19,9 @@ from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.fastprint import (
     fast_fingerprint,
     fast_fingerprint_of_get,
-    fast_way_of,
     is_scrapys,
     not_easy,
+    trial,
 )
 from scrapy_bloomdupe.hashing import as_key
 from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
@@ -40,6 +41,8 @@ DELIVERED_KEY = "bloomdupe_delivered_key"
 GIVEN_FOR = "bloomdupe_key_given_for"
 
 _UNDECIDED = object()
+# Canaries with each of the first requests: a millisecond. A crawl need not wait for all of them to begin.
+_TRIED_AT_ONCE = 10
 
 #: What in a request's meta can give it another key than its URL does.
 SPECIAL_META = frozenset({META_KEY, "verbatim_url"})
@@ -62,10 +65,12 @@ class RequestKeys:
     ) -> None:
         self.rules = rules
         self._fingerprinter = fingerprinter
-        self._fast_fingerprint = fast_way_of(fingerprinter)
+        # Until it was tried, a few canaries with each of the first requests, Scrapy is asked.
+        self._fast_fingerprint: Callable[[Request], bytes | None] = not_easy
+        self._trial = trial(fingerprinter) if is_scrapys(fingerprinter) else None
         #: URL -> its fingerprint in a GET request without body and ``SPECIAL_META``; None: not easy, ask
         #: ``fingerprint``.
-        self.of_get = fast_fingerprint_of_get if self._fast_fingerprint is fast_fingerprint else not_easy
+        self.of_get: Callable[[str], bytes | None] = not_easy
         self._spider = spider
         # By object: the middleware, the filter and the log ask for the same request; a copy of it is
         # another one, whatever its meta says.
@@ -108,7 +113,19 @@ class RequestKeys:
     def fingerprint(self, request: Request) -> bytes:
         """Return the 20 bytes of the project's fingerprint, whatever the rules say."""
         fast = self._fast_fingerprint(request)
-        return fast if fast is not None else as_key(self._fingerprinter.fingerprint(request))
+        if fast is not None:
+            return fast
+        if self._trial is not None:
+            self._try_on(self._trial)
+        return as_key(self._fingerprinter.fingerprint(request))
+
+    def _try_on(self, trial: Iterator[bool]) -> None:
+        agreed = list(islice(trial, _TRIED_AT_ONCE))
+        if all(agreed) and len(agreed) == _TRIED_AT_ONCE:
+            return
+        self._trial = None
+        if all(agreed):
+            self._fast_fingerprint, self.of_get = fast_fingerprint, fast_fingerprint_of_get
 
     def decide(self, request: Request) -> Decision | None:
         """Return what the rules say of *request*; None: nothing, its fingerprint is its key.

@@ -23,11 +23,10 @@ import scrapy_bloomdupe.canonical as canonical_module
 from scrapy_bloomdupe.canonical import canonical
 from scrapy_bloomdupe.fastcanary import canary_requests, canary_urls
 from scrapy_bloomdupe.fastprint import (
-    agrees,
     fast_fingerprint,
     fast_fingerprint_of_get,
-    fast_way_of,
     not_easy,
+    trial,
 )
 from scrapy_bloomdupe.keys import RequestKeys
 
@@ -334,6 +333,35 @@ class Function:
         form = {"body": request.body.hex(), "headers": {}, "method": request.method}
         form["url"] = self._becomes(request.url)
         return sha1(json.dumps(form, sort_keys=True).encode()).digest()
+
+
+def agrees(fingerprinter: Any) -> bool:
+    return all(trial(fingerprinter))
+
+
+def fast_way_of(fingerprinter: Any) -> Callable[[Request], bytes | None]:
+    """Return what is asked first when some requests have come; all of them get Scrapy's fingerprint."""
+    keys = RequestKeys(fingerprinter)
+    for number in range(60):
+        request = Request(f"http://a.example/{number}?b=2&a=1")
+        assert fingerprinter.fingerprint(request) == keys.fingerprint(request)
+    of_get, fast = keys.of_get, keys._fast_fingerprint
+    assert (of_get is fast_fingerprint_of_get) is (fast is fast_fingerprint)
+    return fast
+
+
+def test_canaries_are_compared_with_the_first_requests_and_one_that_disagrees_ends_it() -> None:
+    keys = RequestKeys(RequestFingerprinter())
+    number = sum(1 for _ in canary_requests())
+    ways = []
+    for _ in range(number // 10 + 2):
+        keys.fingerprint(Request("http://a.example/?q=1"))
+        ways.append(keys._fast_fingerprint)
+    assert [not_easy] * (number // 10) + [fast_fingerprint] * 2 == ways
+    compared = list(trial(Function(OTHER_RELEASES["comma stays"])))
+    assert [True] * (len(compared) - 1) + [False] == compared
+    assert 1 < len(compared) < number
+    assert [False] == list(trial(Function(OTHER_RELEASES["fails"])))
 
 
 def test_with_the_fingerprinter_of_scrapy_the_fast_way_is_taken() -> None:
