@@ -64,6 +64,8 @@ def crawl_while(fleet: Fleet, happens: Callable[[], object], until: str | None =
     stays.touch()
     options = {"EXTENSIONS": {"fleets.Stays": 0}, "STAYS_FOR": str(stays)}
     with fleet.going(prepare="fleets.look_often", **options) as started:
+        # Who comes later finds what the others have made anew, and has nothing to say.
+        wait_until(lambda: all("Seen-set: shared by" in going.log() for going in started), "crawl is open")
         fleet.wait_for(TREE.size // 3, started)
         assert not any(going.ended() for going in started)
         happens()
