@@ -154,7 +154,7 @@ def test_a_server_that_hangs_does_not_hold_up_the_crawl(fleet: Callable[..., Fle
 
     runs = crawl_while(crawls, hang, until="answers again")
     crawls.check(once=False)
-    assert [1, 1] == says(runs, UNJUDGED), crawls.story()
+    assert 1 == max(says(runs, UNJUDGED)), crawls.story()
     assert max(says(runs, "does not answer")) <= 1, crawls.story()
     assert all(run.stats["bloomdupe/circuit_open_seconds"] > 0.5 for run in runs), crawls.story()
 
@@ -197,8 +197,9 @@ def test_a_server_without_memory_lets_all_pass(
     crawls = fleet(kind)
     runs = crawl_while(crawls, lambda: server.client().config_set("maxmemory", "1mb"))
     crawls.check(once=False)
-    assert [1, 1] == says(runs, UNJUDGED), crawls.story()
-    assert [1, 1] == says(runs, "takes no more"), crawls.story()
+    # A crawl can have asked for all of its links by then.
+    assert 1 == max(says(runs, UNJUDGED)), crawls.story()
+    assert says(runs, UNJUDGED) == says(runs, "takes no more"), crawls.story()
 
 
 @pytest.mark.parametrize("kind", ["bitmap", "filter and store"])
@@ -214,7 +215,7 @@ def test_a_server_that_evicts_is_complained_of_and_no_page_is_lost(
         wait_until(lambda: client.info()["evicted_keys"] > 0, "key that is evicted")
         client.config_set("maxmemory", "100mb")
 
-    runs = crawl_while(crawls, evict)
+    runs = crawl_while(crawls, evict, until=GONE)
     crawls.check(once=False)
     assert [1, 1] == says(runs, GONE), crawls.story()
     assert [1, 1] == says(runs, "Set maxmemory-policy to noeviction"), crawls.story()
@@ -224,7 +225,7 @@ def test_a_master_that_becomes_a_replica_lets_all_pass(fleet: Callable[..., Flee
     crawls = fleet("filter and store")
     runs = crawl_while(crawls, lambda: server.client().replicaof("127.0.0.1", 1))
     crawls.check(once=False)
-    assert [1, 1] == says(runs, UNJUDGED), crawls.story()
+    assert 1 == max(says(runs, UNJUDGED)), crawls.story()
     assert max(says(runs, "is a replica and takes no writes")) <= 2, crawls.story()
 
 
