@@ -87,7 +87,7 @@ class Resumption:
         if len(self._journal):
             return
         for record in self._doubtful:
-            if record.key is None or self._knows(record.key):
+            if record.key is not None and self._knows(record.key):
                 self._journal.retire_failed(record.number)
 
     def stranded(self) -> Iterator[Request]:
