@@ -132,7 +132,7 @@ def test_a_crawl_killed_at_random_moments_has_one_valid_version_each_time_and_lo
     job.run()
     job.check()
     # A run can end before it is killed.
-    assert KILLS * 3 // 4 <= job.kills <= KILLS
+    assert KILLS // 2 <= job.kills <= KILLS
     print(f"{PAGES} pages, {KILLS} kills, {unfinished} in the middle, versions {versions}")
     assert {"seen.bloom"} == names(job)
     assert [] == list(check(job.jobdir / "bloomdupe", silently))
