@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from scrapy_bloomdupe.gate.building import build_gate
     from scrapy_bloomdupe.gate.gate import Gate
     from scrapy_bloomdupe.gatemiddleware import GateMiddleware
-    from scrapy_bloomdupe.journalmiddleware import JournalMiddleware
     from scrapy_bloomdupe.judging import unseen
-    from scrapy_bloomdupe.middleware import UrlRulesMiddleware
+    from scrapy_bloomdupe.middleware import AcknowledgeMiddleware, UrlRulesMiddleware
     from scrapy_bloomdupe.rules.rule import Key, Match, Rule
     from scrapy_bloomdupe.rules.ruleset import Decision, RuleSet
     from scrapy_bloomdupe.scrapyredisprint import ScrapyRedisFingerprinter
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AcknowledgeMiddleware",
     "Addon",
     "BloomDupeFilter",
     "BloomFilter",
@@ -38,7 +38,6 @@ __all__ = [
     "Decision",
     "Gate",
     "GateMiddleware",
-    "JournalMiddleware",
     "Key",
     "LmdbStore",
     "Match",
@@ -62,7 +61,7 @@ _HOMES = {
     "Decision": "rules.ruleset",
     "Gate": "gate.gate",
     "GateMiddleware": "gatemiddleware",
-    "JournalMiddleware": "journalmiddleware",
+    "AcknowledgeMiddleware": "middleware",
     "Key": "rules.rule",
     "LmdbStore": "stores.lmdb",
     "Match": "rules.rule",

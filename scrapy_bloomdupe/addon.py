@@ -1,4 +1,4 @@
-"""How is it switched on in one line? ``ADDONS = {"scrapy_bloomdupe.Addon": 500}``."""
+"""The add-on: ``ADDONS = {"scrapy_bloomdupe.Addon": 500}`` switches everything on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from scrapy.settings import BaseSettings
 from scrapy_bloomdupe.dupefilter import BloomDupeFilter
 from scrapy_bloomdupe.fingerprinter import RulesFingerprinter
 from scrapy_bloomdupe.gatemiddleware import GateMiddleware
-from scrapy_bloomdupe.journalmiddleware import JournalMiddleware
-from scrapy_bloomdupe.middleware import UrlRulesMiddleware
+from scrapy_bloomdupe.middleware import AcknowledgeMiddleware, UrlRulesMiddleware
 from scrapy_bloomdupe.sharedmiddleware import SharedMiddleware
 
 # Near the engine: it sees what all other middlewares have made of a request.
@@ -35,9 +34,10 @@ class Addon:
         _add(settings, "SPIDER_MIDDLEWARES", UrlRulesMiddleware, _ORDER)
         if settings.get("BLOOMDUPE_GATE"):
             _add(settings, "SPIDER_MIDDLEWARES", GateMiddleware, _GATE_ORDER)
-        _add(settings, "SPIDER_MIDDLEWARES", JournalMiddleware, _FIRST)
+        _add(settings, "SPIDER_MIDDLEWARES", AcknowledgeMiddleware, _FIRST)
         _add(settings, "SPIDER_MIDDLEWARES", SharedMiddleware, _SECOND)
-        _add(settings, "DOWNLOADER_MIDDLEWARES", JournalMiddleware, _FIRST)
+        if settings.getbool("BLOOMDUPE_RETRY_FAILED"):
+            _add(settings, "DOWNLOADER_MIDDLEWARES", AcknowledgeMiddleware, _FIRST)
         if settings.getbool("BLOOMDUPE_FINGERPRINTER"):
             settings.set("REQUEST_FINGERPRINTER_CLASS", RulesFingerprinter, priority="addon")
 

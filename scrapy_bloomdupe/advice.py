@@ -31,8 +31,7 @@ _ERRORS = {
     "key": "the fingerprinter failed and the requests passed unfiltered: mend it",
     "rules": "a rule's function failed and the requests passed as they were: mend it",
     "check": "filter or store failed and the requests passed unfiltered: see the warning in the log",
-    "commit": "keys or the journal could not be written: make room on the disk",
-    "queue": "Scrapy's queue did not take pending requests: check the disk and the limit of open files",
+    "commit": "keys or pending requests could not be written: make room on the disk",
     "sync": "the system could not bring the files to the disk: check the disk",
     "growth": "the full filter could not grow: make room on the disk",
     "close": "the state could not be closed in order: see the log",
@@ -50,7 +49,7 @@ class Facts:
         keys, capacity, layers, fill, error_rate, num_bytes: as in ``history.Sample``.
         asked: the error rate that was asked for.
         exact: there is an exact store.
-        pending, failed: requests in the journal; None: there is no journal.
+        pending, failed: requests in the frontier; None: there is none.
         in_order: the last run ended in order; not: it is under way, or did not.
     """
 
@@ -78,7 +77,7 @@ class Advice:
 
 def advise(facts: Facts, history: History) -> list[Advice]:
     """Return what is to be said, the urgent first; never nothing."""
-    found = [*_of_filter(facts), *_of_journal(facts)]
+    found = [*_of_filter(facts), *_of_frontier(facts)]
     if history.samples:
         last = history.samples[-1]
         found += [
@@ -140,7 +139,7 @@ def _of_filter(facts: Facts) -> Iterator[Advice]:
         )
 
 
-def _of_journal(facts: Facts) -> Iterator[Advice]:
+def _of_frontier(facts: Facts) -> Iterator[Advice]:
     if facts.pending and facts.in_order:
         yield Advice(
             "watch",

@@ -11,19 +11,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
-from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt
+from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt, StateMismatch
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.counting import class_for
 from scrapy_bloomdupe.filters.generations import GenerationalFilter
 from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
+from scrapy_bloomdupe.frontier.lmdb import FrontierView, LmdbFrontier
 from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions
-from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.lock import DirectoryLock
-from scrapy_bloomdupe.records import JournalView, Seal, read_seal
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.statefiles import (
     FILTER_NAME,
-    JOURNAL_NAME,
+    FRONTIER_NAME,
     STORE_NAME,
     UNFINISHED_NAME,
     holds_keys,
@@ -38,8 +37,10 @@ from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 from scrapy_bloomdupe.stores.memory import MemoryStore
 
-#: In the identity of a filter: its state has a journal, and where.
-JOURNAL_MARK = "journal"
+#: In the identity of a filter: its state has a frontier, and where.
+FRONTIER_MARK = "frontier"
+# The same of the first edition, whose journal is another encoding.
+_FIRST_EDITION = "journal"
 
 # Bytes. The walk over all pages takes about a second per 5 MB: after the death of a process, which tears
 # nothing, and after a file was copied or exchanged, only so much is walked.
@@ -63,11 +64,11 @@ def is_absent(directory: Path) -> bool:
             f"{directory} holds an exact store but no filter {FILTER_NAME}; run `bloomdupe rebuild "
             f"{directory}` to make the filter from the store. Nothing was changed"
         )
-    if (directory / JOURNAL_NAME).exists() and holds_requests(directory / JOURNAL_NAME):
+    if (directory / FRONTIER_NAME).exists() and holds_requests(directory / FRONTIER_NAME):
         raise StateCorrupt(
-            f"{directory} holds a journal of pending requests but no filter {FILTER_NAME}: what was seen is "
-            f"not known any more. Put the filter back, or move {directory} and Scrapy's own queue aside to "
-            "start anew. Nothing was changed"
+            f"{directory} holds pending requests but no filter {FILTER_NAME}: what was seen is "
+            f"not known any more. Put the filter back, or move {directory} aside to start from nothing. "
+            "Nothing was changed"
         )
     return True
 
@@ -82,12 +83,12 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
     remove_filter(unfinished)
     environment: Environment | None = None
     store: Store | None = MemoryStore() if options.store == "memory" else None
-    where = _journal_name(options.store) if options.journal else None
+    where = _frontier_name(options.store) if options.frontier else None
     identity = {**options.identity, "store": options.store or "none"}
     if options.audit:
         identity[AUDIT_MARK] = repr(options.audit)
     if where is not None:
-        identity[JOURNAL_MARK] = where
+        identity[FRONTIER_MARK] = where
     if options.is_shared:
         identity[SHARED_MARK] = "new"
     name = environment_name(identity)
@@ -99,12 +100,13 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
             environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)
         filter = _new_filter(unfinished, options, identity)  # noqa: A001
         try:
-            journal: Journal | None = None
+            frontier: LmdbFrontier | None = None
             audit: Audit | None = None
             if environment is not None:
                 if options.store == "lmdb":
-                    store = _store(environment, create=True, journal=bool(options.journal))
-                journal = Journal(environment) if options.journal else None
+                    store = _store(environment, create=True, frontier=bool(options.frontier))
+                if options.frontier:
+                    frontier = LmdbFrontier(environment, options.identity.get("spider", ""))
                 audit = _audit(environment, filter, new=True)
                 write_meta(environment, filter.filter_id, filter.identity)
                 environment.commit()
@@ -120,8 +122,8 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         raise
     lock.looked_at()
     state = State(directory, lock, filter, store, environment, options.clock, audit)
-    if journal is not None and environment is not None:
-        state.attach(journal, environment)
+    if frontier is not None and environment is not None:
+        state.attach(frontier, environment)
     state.is_new = True
     return state
 
@@ -130,7 +132,7 @@ def assemble(
     directory: Path,
     lock: DirectoryLock,
     *,
-    journal: bool | None = None,
+    frontier: bool | None = None,
     sync: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> State:
@@ -139,12 +141,19 @@ def assemble(
     Args:
         sync: see ``Environment.open``.
         clock: see ``State``.
-        journal: whether ``attach_journal`` will be called.
+        frontier: whether ``attach_frontier`` will be called.
 
     Raises:
         StateUnusable, StateCorrupt: see ``errors``.
     """
     filter = open_local(directory / FILTER_NAME, begin=False, clock=clock)  # noqa: A001
+    if _FIRST_EDITION in filter.identity:
+        filter.abandon()
+        raise StateMismatch(
+            f"{directory} was made by scrapy-bloomdupe 0.1 and holds its journal of pending requests, which this "
+            "release does not read. Finish the job with scrapy-bloomdupe 0.1, or start in another directory. "
+            "Nothing was changed"
+        )
     environment: Environment | None = None
     store: Store | None = None
     audit: Audit | None = None
@@ -153,7 +162,7 @@ def assemble(
         if name is not None:
             environment = _open_environment(directory / name, filter, lock, sync=sync)
             if name == STORE_NAME:
-                store = _store(environment, journal=bool(journal))
+                store = _store(environment, frontier=bool(frontier))
             audit = _audit(environment, filter)
     except BaseException:
         filter.abandon()
@@ -164,60 +173,44 @@ def assemble(
     return State(directory, lock, filter, store, environment, clock, audit)
 
 
-def pending_of(state: State) -> JournalView | None:
-    """Return what waits in the journal of a state that ``assemble`` gave; None: it has no journal.
+def pending_of(state: State) -> FrontierView | None:
+    """Return what is pending in a state that ``assemble`` gave; None: it has no frontier.
 
     Raises:
         StateCorrupt, StoreError: it cannot be read.
     """
-    if JOURNAL_MARK not in state.filter.identity or state.environment is None:
+    if FRONTIER_MARK not in state.filter.identity or state.environment is None:
         return None
-    return JournalView(state.environment)
+    return FrontierView(state.environment)
 
 
-def last_seal(directory: Path, lock: DirectoryLock) -> tuple[bool, Seal | None]:
-    """Return whether the state in *directory* has a journal, and what its last run left; changes nothing.
-
-    Raises:
-        StateUnusable, StateCorrupt: see ``errors``.
-    """
-    if is_absent(directory):
-        return False, None
-    state = assemble(directory, lock)
-    try:
-        if JOURNAL_MARK not in state.filter.identity or state.environment is None:
-            return False, None
-        return True, read_seal(state.environment)
-    finally:
-        state.release_files(clean=False)
-
-
-def attach_journal(state: State, *, wanted: bool, sync: bool = False) -> None:
-    """Open or make the journal of a state, or make sure that it is not needed.
+def attach_frontier(state: State, spider: str, *, wanted: bool, sync: bool = False) -> None:
+    """Open or make the frontier of a state, or make sure that it is not needed.
 
     Raises:
         StateCorrupt, StoreError: it cannot be read or made.
         ConfigurationError: it is not wanted, and pending requests would be left behind.
     """
-    where = _journal_name(state.filter.identity.get("store"))
-    has_one = JOURNAL_MARK in state.filter.identity
+    where = _frontier_name(state.filter.identity.get("store"))
+    has_one = FRONTIER_MARK in state.filter.identity
     if wanted:
-        environment = state.environment or _create_journal(state.directory, state.filter, sync=sync)
+        environment = state.environment or _create_environment(state.directory, state.filter, sync=sync)
         try:
-            state.attach(Journal(environment), environment)
+            state.attach(LmdbFrontier(environment, spider), environment)
         except BaseException:
             environment.close()
             raise
         if not has_one:
-            state.set_identity({**state.filter.identity, JOURNAL_MARK: where})
+            state.set_identity({**state.filter.identity, FRONTIER_MARK: where})
     elif has_one and state.environment is not None:
-        if pending := len(Journal(state.environment)):
+        if pending := FrontierView(state.environment).num_pending:
             raise ConfigurationError(
-                f"BLOOMDUPE_JOURNAL is off, and the journal in {state.directory} holds {pending:,} pending "
-                "requests that are marked as seen: their pages would be lost. Leave it on until the job is "
-                "finished, or move the directory aside to start anew"
+                f"the frontier is off (BLOOMDUPE_FRONTIER = False, or another SCHEDULER than Scrapy's), and "
+                f"{state.directory} holds {pending:,} pending requests that are marked as seen: their pages "
+                "would be lost. Leave it on until the job is finished, or move the directory aside to start "
+                "from nothing"
             )
-        identity = {name: value for name, value in state.filter.identity.items() if name != JOURNAL_MARK}
+        identity = {name: value for name, value in state.filter.identity.items() if name != FRONTIER_MARK}
         state.set_identity(identity)
 
 
@@ -225,8 +218,8 @@ def environment_name(identity: Mapping[str, str]) -> str | None:
     """Return the name of the LMDB file of a state, None: it has none."""
     if identity.get("store") == "lmdb":
         return STORE_NAME
-    # One file for both: a journal can come and go, the audit stays.
-    return identity.get(JOURNAL_MARK, JOURNAL_NAME if AUDIT_MARK in identity else None)
+    # One file for both: a frontier can come and go, the audit stays.
+    return identity.get(FRONTIER_MARK, FRONTIER_NAME if AUDIT_MARK in identity else None)
 
 
 def _audit(
@@ -267,15 +260,15 @@ def _new_filter(path: Path, options: StateOptions, identity: Mapping[str, str]) 
     )
 
 
-def _store(environment: Environment, *, create: bool = False, journal: bool) -> LmdbStore:
-    # With a journal a mark is written with its request, so nothing is written before both are there.
-    if journal:
+def _store(environment: Environment, *, create: bool = False, frontier: bool) -> LmdbStore:
+    # With a frontier a key is written with its request, so nothing is written before both are there.
+    if frontier:
         return LmdbStore(environment, create=create, group_size=None)
     return LmdbStore(environment, create=create)
 
 
-def _journal_name(store: str | None) -> str:
-    return STORE_NAME if store == "lmdb" else JOURNAL_NAME
+def _frontier_name(store: str | None) -> str:
+    return STORE_NAME if store == "lmdb" else FRONTIER_NAME
 
 
 def _open_environment(
@@ -286,13 +279,13 @@ def _open_environment(
     sync: bool,
 ) -> Environment:
     directory = path.parent
-    what = "an exact store" if path.name == STORE_NAME else "a journal of pending requests"
-    if path.name != STORE_NAME and JOURNAL_MARK not in filter.identity:
+    what = "an exact store" if path.name == STORE_NAME else "a frontier"
+    if path.name != STORE_NAME and FRONTIER_MARK not in filter.identity:
         what = "an audit"
     if not path.exists():
         raise StateCorrupt(
             f"{filter.path} belongs to {what} {path.name}, which is not there; put it back, or move "
-            f"{directory} aside (and Scrapy's own queue beside it) to start anew. Nothing was changed"
+            f"{directory} aside to start from nothing. Nothing was changed"
         )
     changed = path.stat().st_mtime_ns
     walk = _is_suspect(path, filter, lock) and _walked.get(path) != changed
@@ -326,8 +319,8 @@ def _is_suspect(path: Path, filter: LocalFilter, lock: DirectoryLock) -> bool:  
     return not lock.same_boot or size <= _WALKED_AFTER_KILL
 
 
-def _create_journal(directory: Path, filter: LocalFilter, *, sync: bool) -> Environment:  # noqa: A002
-    path = directory / JOURNAL_NAME
+def _create_environment(directory: Path, filter: LocalFilter, *, sync: bool) -> Environment:  # noqa: A002
+    path = directory / FRONTIER_NAME
     fresh = not path.exists() or path.stat().st_size == 0
     environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)
     try:

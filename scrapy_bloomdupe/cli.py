@@ -25,9 +25,9 @@ import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.building import FilterValues
 from scrapy_bloomdupe.cli_forget import add_forget
+from scrapy_bloomdupe.cli_frontier import add_pending, frontier_info, print_frontier
 from scrapy_bloomdupe.cli_gate import add_gate
 from scrapy_bloomdupe.cli_import import add_import, run_import
-from scrapy_bloomdupe.cli_journal import add_pending, journal_info, print_journal
 from scrapy_bloomdupe.cli_places import progress
 from scrapy_bloomdupe.cli_project import use_project
 from scrapy_bloomdupe.cli_report import add_report
@@ -183,7 +183,7 @@ def _info(arguments: argparse.Namespace) -> int:
     finally:
         filter.abandon()
     store = _store_info(directory) if info.identity.get("store") == "lmdb" else None
-    journal = journal_info(directory, info.identity)
+    frontier = frontier_info(directory, info.identity)
     if arguments.json:
         print(
             json.dumps(
@@ -191,7 +191,7 @@ def _info(arguments: argparse.Namespace) -> int:
                     **asdict(info),
                     "fill": info.fill,
                     "store": store,
-                    "journal": journal,
+                    "frontier": frontier,
                     "audit": _audit_figures(audit),
                     "expire": asdict(window) if window is not None else None,
                 }
@@ -203,7 +203,7 @@ def _info(arguments: argparse.Namespace) -> int:
         print(
             f"audited              {audit.share:g} of the keys. {audited(audit.num_keys, audit.estimate())}"
         )
-    print_journal(journal)
+    print_frontier(frontier)
     return 0
 
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scrapy_bloomdupe.advice import Facts
-from scrapy_bloomdupe.assembling import JOURNAL_MARK
+from scrapy_bloomdupe.assembling import FRONTIER_MARK
 from scrapy_bloomdupe.errors import StateUnusable
 from scrapy_bloomdupe.filters.kinds import open_local
+from scrapy_bloomdupe.frontier.lmdb import FrontierView
 from scrapy_bloomdupe.history import History, read_history
 from scrapy_bloomdupe.page import make_page
-from scrapy_bloomdupe.records import JournalView
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, locate
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -57,15 +57,15 @@ def facts_of(directory: Path) -> Facts:
     exact = info.identity.get("store") == "lmdb"
     pending = failed = None
     in_order = info.clean
-    if exact or JOURNAL_MARK in info.identity:
+    if exact or FRONTIER_MARK in info.identity:
         path = directory / STORE_NAME if exact else environment_path(directory)
         environment = Environment.open(path, readonly=True)
         try:
             num_bytes += environment.num_bytes()
             if exact:
                 keys = LmdbStore(environment).count()
-            if JOURNAL_MARK in info.identity:
-                view = JournalView(environment)
+            if FRONTIER_MARK in info.identity:
+                view = FrontierView(environment)
                 pending, failed, in_order = view.num_pending, view.num_failed, view.in_order
         finally:
             environment.close()

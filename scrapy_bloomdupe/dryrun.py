@@ -45,8 +45,8 @@ class DryRun:
         self, keys: RequestKeys, options: StateOptions, settings: BaseSettings, watch: Watch
     ) -> None:
         self._redirects = RedirectPasses.from_settings(keys, settings)
-        # Without a journal: nobody commits, and what waits for that waits in memory.
-        self._state = open_temporary(replace(options, audit=None, journal=None))
+        # Without a frontier: nobody commits, and what waits for that waits in memory.
+        self._state = open_temporary(replace(options, audit=None, frontier=None))
         self._watch = watch
 
     def merges(self, request: Request, decision: Decision, *, seen: bool) -> bool:

@@ -15,21 +15,21 @@ from scrapy import signals
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.settings import Settings
 
-import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.metrics as metrics
+import scrapy_bloomdupe.scrapy_compat as scrapy_compat
 import scrapy_bloomdupe.scrapyredis as scrapyredis
 import scrapy_bloomdupe.settings as bloomdupe_settings
 import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
 import scrapy_bloomdupe.telling as telling
+from scrapy_bloomdupe.assembling import is_absent
 from scrapy_bloomdupe.auditwatch import AuditWatch
-from scrapy_bloomdupe.committing import Committer, Task
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
-from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, message
+from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateNotFound, message
 from scrapy_bloomdupe.filters.generations import GenerationalFilter
+from scrapy_bloomdupe.frontier.group import GroupCommit, Task
+from scrapy_bloomdupe.frontier.queue import FrontierQueue, MemoryQueue, queues
 from scrapy_bloomdupe.growing import GrowthWatch, TurnWatch
-from scrapy_bloomdupe.journaling import Journaling
-from scrapy_bloomdupe.journalmiddleware import attach
 from scrapy_bloomdupe.judging import JudgingFilter
 from scrapy_bloomdupe.keys import of_crawler, with_middleware
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
@@ -39,12 +39,12 @@ from scrapy_bloomdupe.redirects import RedirectPasses
 from scrapy_bloomdupe.renewing import Renewer
 from scrapy_bloomdupe.rulewatch import idle_rules
 from scrapy_bloomdupe.sampling import Sampler
+from scrapy_bloomdupe.scrapy_compat import Downloads, QueueMark, QueueOrder
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.settings import BloomdupeSettings
 from scrapy_bloomdupe.sharedmiddleware import attach as attach_shared
 from scrapy_bloomdupe.sharing import share
 from scrapy_bloomdupe.state import State
-from scrapy_bloomdupe.takeover import QueueCheck, adopt, check_queue, refuse_half_adopted
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -83,7 +83,10 @@ class BloomDupeFilter(JudgingFilter):
         self._settings = settings
         # With scrapy-redis: where its queue is, and what our names begin with there.
         self._shared_queue: tuple[str, str] | tuple[None, None] = None, None
-        self._queue = QueueCheck()
+        # The file of Scrapy's own queue, if there is one.
+        self._mark: QueueMark | None = None
+        # Whether it said, when this crawl was started, that requests are pending in our frontier.
+        self._was_marked = False
         self._trouble: Exception | None = None
         self._sampler: Sampler | None = None
         self._metrics: metrics.Server | None = None
@@ -97,7 +100,7 @@ class BloomDupeFilter(JudgingFilter):
         """Make the filter of scrapy-redis' scheduler: what is seen is shared on the server of its queue."""
         crawler = spider.crawler
         self = cls._of(crawler, *scrapyredis.place(crawler.settings))
-        if engine.is_crawling(crawler):
+        if scrapy_compat.is_crawling(crawler):
             # That scheduler opens no filter: later it would miss the signal that the crawl has begun.
             self.open()
         return self
@@ -110,12 +113,14 @@ class BloomDupeFilter(JudgingFilter):
         self = cls(None, debug, fingerprinter=fingerprinter, crawler=crawler)
         if queue is not None and key is not None:
             self._shared_queue = queue, key
-        if engine.is_crawling(crawler):
+        if scrapy_compat.is_crawling(crawler):
             # Now or never: the scheduler that is being made opens its queue before this filter.
             try:
                 self._prepare(crawler)
             except Exception as exc:
                 self._trouble = exc
+                self._say_refused(exc)
+                scrapy_compat.hide_jobdir(crawler)
         return self
 
     def open(self) -> None:
@@ -130,18 +135,24 @@ class BloomDupeFilter(JudgingFilter):
             self._open_state()
         except Exception as exc:
             crawler = self._crawler
-            if crawler is None or not engine.is_crawling(crawler):
+            if crawler is None or not scrapy_compat.is_crawling(crawler):
                 raise
             self._refused = True
             self._watch.count(stats.ERROR_OPEN)
-            expected = isinstance(exc, (BloomdupeError, OSError))
-            logger.error(
-                "The crawl does not start: %s",
-                message(exc) or repr(exc),
-                exc_info=not expected,
-                extra={"spider": crawler.spider},
-            )
-            engine.refuse_to_start(crawler, REFUSED)
+            if exc is not self._trouble:
+                self._say_refused(exc)
+            if self._was_marked and self._mark is not None:
+                self._watch.attempt(stats.ERROR_CLOSE, self._mark.set)
+            scrapy_compat.refuse_to_start(crawler, REFUSED)
+
+    def _say_refused(self, exc: Exception) -> None:
+        expected = isinstance(exc, (BloomdupeError, OSError))
+        logger.error(
+            "The crawl does not start: %s",
+            message(exc) or repr(exc),
+            exc_info=None if expected else exc,
+            extra={"spider": self._watch.spider},
+        )
 
     def clear(self) -> None:
         """Forget all that is shared, for scrapy-redis' scheduler: at the start (``SCHEDULER_FLUSH_ON_START``)
@@ -159,36 +170,36 @@ class BloomDupeFilter(JudgingFilter):
         state = self._state
         if state is None:
             return
-        if self._committer is not None:
-            self._committer.stop()
-        journaling, self._journaling = self._journaling, None
-        if journaling is not None and not journaling.failed:
-            try:
-                journaling.finish()
-            except Exception as exc:
-                journaling.stop(exc)
+        group, queue = self._group, self._queue
+        if group is not None:
+            group.close(reason)
         if self._sharing is not None:
-            if journaling is None and self._crawler is not None and self._shared_queue[0] is None:
+            if queue is None and self._crawler is not None and self._shared_queue[0] is None:
                 self._watch.attempt(stats.ERROR_CLOSE, self._give_up_waiting)
             self._watch.attempt(stats.ERROR_CLOSE, self._sharing.close)
-        self._committer = self._state = self._front = self._sharing = self._recorder = None
+        self._group = self._queue = self._state = self._front = self._sharing = self._recorder = None
         # A request that comes after this passes, as at any failure; it does not open a new state.
         self._refused = True
         telling.closing(state, self._watch, self._rules.lines())
         if self._sampler is not None:
             self._sampler.close()
-        write = journaling is None or not journaling.failed
+        write = group is None or not group.failed
+        if queue is not None and self._mark is not None and write and not queue.store.num_pending:
+            # Scrapy's own queue may be used again.
+            self._watch.attempt(stats.ERROR_CLOSE, self._mark.clear)
         self._watch.attempt(stats.ERROR_CLOSE, lambda: state.close(write=write))
         if self._dry_run is not None:
             self._watch.attempt(stats.ERROR_CLOSE, self._dry_run.close)
-        if journaling is None and not state.temporary:
+        if queue is None and not state.temporary:
             telling.left_waiting(state, self._watch, self._settings)
 
     def _give_up_waiting(self) -> None:
         """Let others have what waits in memory only: it ends with this process, and is seen on the server."""
         assert self._crawler is not None
         assert self._sharing is not None
-        waiting = [request for request in engine.take_waiting(self._crawler) if not request.dont_filter]
+        waiting = [
+            request for request in scrapy_compat.take_waiting(self._crawler) if not request.dont_filter
+        ]
         keys = [key for request in waiting if (key := self._asked.key(request)) is not None]
         if keys:
             lost = self._sharing.give_up(keys)
@@ -215,9 +226,11 @@ class BloomDupeFilter(JudgingFilter):
         digests = keys.rules.digest() if keys.rules is not None and not dry else {}
         options = read.options.with_identity(keys.identity(with_rules=not dry), digests)
         options = replace(options, clock=self.clock)
-        if self._crawler is None or not engine.is_crawling(self._crawler):
+        if self._crawler is None or not scrapy_compat.is_crawling(self._crawler):
             # Nothing would tell it what becomes of a request.
-            options = replace(options, journal=None)
+            options = replace(options, frontier=None)
+        elif not scrapy_compat.has_stock_scheduler(self._settings):
+            options = replace(options, frontier=False)
         self._asked = Fingerprints(keys) if dry else keys
         self._redirects = RedirectPasses.from_settings(self._asked, self._settings)
         where = read.directory
@@ -239,9 +252,7 @@ class BloomDupeFilter(JudgingFilter):
             if dry:
                 of_rules = replace(read.options, clock=self.clock)
                 self._dry_run = DryRun(keys, of_rules, self._settings, self._watch)
-            self._journaling = self._start_journal(state, read)
-            if self._journaling is not None:
-                self._kept = self._journaling.units.kept
+            self._group = self._start_group(state, read)
         except BaseException:
             state.close(write=False)
             raise
@@ -259,17 +270,11 @@ class BloomDupeFilter(JudgingFilter):
         self._known_verdict = stats.VERDICTS[known]
         if self._crawler is not None:
             self._register(self._crawler)
-        tasks: list[Task] = []
-        if read.rebuild_layers or read.rebuild_every is not None:
-            tasks.append(Renewer(state, self._watch, read.rebuild_layers, read.rebuild_every, self.clock))
-        if isinstance(state.filter, GenerationalFilter):
-            tasks.append(TurnWatch(state.filter, self._watch))
-        self._committer = Committer(state, self._watch, self._journaling, tasks)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
         if state.audit is not None:
             state.audit.on_lost = AuditWatch(state, state.audit, self._watch)
         telling.opened(state, self._watch, self._settings)
-        if self._crawler is not None and engine.is_crawling(self._crawler):
+        if self._crawler is not None and scrapy_compat.is_crawling(self._crawler):
             watching = self._crawler
             # Figures to look at are no reason to refuse a crawl.
             self._watch.attempt(stats.ERROR_HISTORY, lambda: self._start_watching(watching, state, read))
@@ -279,8 +284,8 @@ class BloomDupeFilter(JudgingFilter):
             connect(self._keys.response_received, signal=signals.response_received)
             connect(self._recorder.response_received, signal=signals.response_received)
             connect(self._recorder.unasked, signal=signals.request_reached_downloader)
-            if self._journaling is not None:
-                self._recorder.on_unasked = self._journaling.units.marked
+            if self._queue is not None:
+                self._recorder.on_unasked = self._queue.marked
             connect(self._spider_opened, signal=signals.spider_opened)
             connect(self._spider_closed, signal=signals.spider_closed)
 
@@ -293,32 +298,63 @@ class BloomDupeFilter(JudgingFilter):
         if read.shared is not None:
             attach_shared(crawler)
         jobdir = self._settings.get("JOBDIR")
-        if read.directory is not None and read.options.journal:
-            attach(crawler)
-            self._queue = check_queue(Path(jobdir) if jobdir else None, read.directory.absolute())
-        elif jobdir and self._shared_queue[0] is None:
-            refuse_half_adopted(Path(jobdir))
+        if not jobdir or read.directory is None or not scrapy_compat.has_stock_scheduler(self._settings):
+            return
+        mark = QueueMark(Path(jobdir))
+        if read.options.frontier and mark.has_stock_queue():
+            raise ConfigurationError(
+                f"{mark.queue} is a queue of Scrapy's own, whose requests would be left behind: run `bloomdupe "
+                f"import {jobdir}` to take the job over, and start it again. Nothing was changed"
+            )
+        if mark.is_set():
+            if is_absent(read.directory.absolute()):
+                raise StateNotFound(
+                    2,
+                    f"{mark.queue} says that requests are pending in {read.directory}, where no state is: put it "
+                    f"back, or delete {mark.queue} to start from nothing. Nothing was changed",
+                )
+        self._mark, self._was_marked = mark, mark.is_set()
+        if self._was_marked or mark.is_damaged():
+            mark.clear()
 
-    def _start_journal(self, state: State, read: BloomdupeSettings) -> Journaling | None:
-        if state.journal is None or self._crawler is None or not engine.is_crawling(self._crawler):
-            return None
-        check = self._queue
-        state.notices += check.notices
-        for remark in check.remarks:
-            logger.info(remark, extra={"spider": self._watch.spider})
-        if check.recovered:
-            state.recovered["queue"] = 1
-        state.notices += adopt(self._crawler, state.journal, self._asked.key, check.queue)
-        return Journaling(
-            self._crawler,
+    def _start_group(self, state: State, read: BloomdupeSettings) -> GroupCommit:
+        tasks: list[Task] = []
+        if read.rebuild_layers or read.rebuild_every is not None:
+            tasks.append(Renewer(state, self._watch, read.rebuild_layers, read.rebuild_every, self.clock))
+        if isinstance(state.filter, GenerationalFilter):
+            tasks.append(TurnWatch(state.filter, self._watch))
+        crawler, store = self._crawler, state.frontier
+        jobdir = self._settings.get("JOBDIR")
+        group = GroupCommit(
             state,
-            state.journal,
             self._watch,
-            queue=check.queue,
-            trusted=check.trusted,
-            retry_failed=read.retry_failed,
+            crawler,
+            jobdir=Path(jobdir) if jobdir else None,
             sync=read.options.sync,
+            tasks=tasks,
         )
+        if store is None or crawler is None or crawler.spider is None:
+            return group
+        queue = FrontierQueue(
+            store,
+            state.seen,
+            crawler.spider,
+            QueueOrder.from_settings(self._settings, disk=bool(jobdir)),
+            Downloads(crawler),
+            retry_failed=read.retry_failed,
+            key_of=self._asked.key,
+            on_change=group.arm,
+            on_full=group.relieve,
+            on_error=group.stop,
+        )
+        group.attach(queue, crawler)
+        scrapy_compat.replace_queues(
+            crawler, lambda memory, alone: (queue, MemoryQueue(queue, memory, alone=alone))
+        )
+        if self._mark is not None:
+            self._mark.set()
+        queues[crawler] = self._queue = queue
+        return group
 
     def _start_watching(self, crawler: Crawler, state: State, read: BloomdupeSettings) -> None:
         directory = None if state.temporary or not read.history else state.directory
@@ -328,9 +364,9 @@ class BloomDupeFilter(JudgingFilter):
             self._metrics = metrics.Server(crawler, self._watch, read.metrics_port)
 
     def _spider_opened(self) -> None:
-        if self._committer is None:
+        if self._group is None:
             return
-        self._committer.start()
+        self._group.start()
         if self._sharing is not None:
             self._sharing.start()
         if self._sampler is not None:
@@ -343,7 +379,5 @@ class BloomDupeFilter(JudgingFilter):
 
     def _spider_closed(self, reason: str) -> None:
         if self._state is not None:
-            # The scheduler could not close its queue, and so never closed this filter.
-            if self._journaling is not None:
-                self._journaling.queue_is_torn()
+            # The scheduler was not closed, and so never closed this filter.
             self.close(reason)

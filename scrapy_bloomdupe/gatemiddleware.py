@@ -20,8 +20,8 @@ from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.threads import deferToThread
 
-import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.gatereport as gatereport
+import scrapy_bloomdupe.scrapy_compat as scrapy_compat
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.ahead import batches
@@ -185,7 +185,7 @@ class SharedGateMiddleware(GateMiddleware):
     async def _asked(
         self, outputs: AsyncIterator[Any], response: Response | None, limit: int
     ) -> AsyncIterator[Any]:
-        async for batch in batches(outputs, limit, engine.turns()):
+        async for batch in batches(outputs, limit, scrapy_compat.turns()):
             texts = [self._text(output) if isinstance(output, Request) else None for output in batch]
             wanted = [text for text in texts if text is not None]
             answers = iter(await self._answers(wanted) if wanted else [])

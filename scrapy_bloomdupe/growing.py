@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.report as report
+import scrapy_bloomdupe.scrapy_compat as scrapy_compat
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.filters.generations import GenerationalFilter
 from scrapy_bloomdupe.filters.growth import Growth
@@ -53,8 +53,8 @@ class GrowthWatch:
         elif state.store is None and growth.rate > STOP_AT * state.filter.error_rate:
             if not state.seen.frozen:
                 logger.error(report.full(growth, state.filter.error_rate), extra=extra)
-                if self._crawler is not None and engine.is_crawling(self._crawler):
-                    engine.close_spider(self._crawler, FULL)
+                if self._crawler is not None and scrapy_compat.is_crawling(self._crawler):
+                    scrapy_compat.close_spider(self._crawler, FULL)
             # What is still asked passes, and is not remembered.
             state.seen.frozen = True
 

@@ -34,9 +34,9 @@ class Sample:
         seconds: time under way, of all runs; no pause between them is in it.
         keys, layers, capacity, fill, error_rate: of the filter; the last two are shares, 0 to 1.
         pages: responses received.
-        done: requests finished, by the journal.
+        done: requests that the frontier has acknowledged.
         new, duplicate, false_positive, unconfirmed, expired, cached: as in ``stats``.
-        pending: requests in the journal; None: there is none.
+        pending: requests in the frontier; None: there is none.
         num_bytes: on the disk.
         anonymous_bytes: memory of the process besides mapped files; None: the system does not say.
         commit_seconds: time of the crawl's thread for writing.

@@ -37,7 +37,7 @@ class StateOptions:
         sync: bring every commit to the disk.
         policy: one of ``seen.POLICIES``.
         is_shared: what is seen lies on a server; here is what this crawl knows of it.
-        journal: whether to keep a journal of pending requests; None: leave one that is there as it is.
+        frontier: whether to keep the pending requests; None: leave those that are there as they are.
         reset: seconds after which a state without pending requests is moved aside and begun anew; None:
             never.
         clock: gives seconds since 1970.
@@ -55,7 +55,7 @@ class StateOptions:
     on_mismatch: str = "error"
     explicit: frozenset[str] = frozenset()
     rules: Mapping[str, str] = field(default_factory=dict)
-    journal: bool | None = None
+    frontier: bool | None = None
     audit: float | None = None
     sync: bool = False
     policy: str = "positives"

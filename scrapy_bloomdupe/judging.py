@@ -15,10 +15,10 @@ from scrapy.dupefilters import RFPDupeFilter
 from scrapy.settings import Settings
 
 import scrapy_bloomdupe.stats as stats
-from scrapy_bloomdupe.committing import Committer
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import RemoteEmptied, RemoteError
-from scrapy_bloomdupe.journaling import Journaling
+from scrapy_bloomdupe.frontier.group import GroupCommit
+from scrapy_bloomdupe.frontier.queue import FrontierQueue
 from scrapy_bloomdupe.keys import META_KEY, SPECIAL_META, RequestKeys, speaks
 from scrapy_bloomdupe.rawfront import UNKNOWN, RawFront
 from scrapy_bloomdupe.recording import META_RECORD, Recorder
@@ -29,7 +29,6 @@ from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.sharing import Sharing
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.tophosts import TopHosts
-from scrapy_bloomdupe.unit import META_UNIT
 from scrapy_bloomdupe.watch import Watch
 
 if TYPE_CHECKING:
@@ -42,10 +41,8 @@ Link = TypeVar("Link", bound=Any)
 _VERDICTS = stats.VERDICTS
 _NEW, _NEW_STAT = Verdict.NEW, stats.VERDICTS[Verdict.NEW]
 _EXPIRED = Verdict.EXPIRED
-# So many requests are written down between two looks at whether too much waits.
-_RELIEF = 100
-# What keeps a request from being judged by its URL alone: a key of its own, a redirect, a replay, a wish.
-_PASSES_FRONT = SPECIAL_META | {"redirect_urls", ASKED, META_UNIT, META_RECORD}
+# What keeps a request from being judged by its URL alone: a key of its own, a redirect, a wish.
+_PASSES_FRONT = SPECIAL_META | {"redirect_urls", ASKED, META_RECORD}
 
 # Keys that are kept between the question to a server and the verdict.
 _AHEAD = 10_000
@@ -84,11 +81,8 @@ class JudgingFilter(RFPDupeFilter):
         self._state: State | None = None
         # Nothing is judged, and nothing is opened any more.
         self._refused = False
-        self._committer: Committer | None = None
-        self._journaling: Journaling | None = None
-        self._journalled = 0
-        # What the journal keeps for the next run; by key.
-        self._kept: dict[bytes, set[str]] = {}
+        self._group: GroupCommit | None = None
+        self._queue: FrontierQueue | None = None
         self._sharing: Sharing | None = None
         self._front: RawFront | None = None
         # What the front knows counts as this.
@@ -121,11 +115,13 @@ class JudgingFilter(RFPDupeFilter):
             url = request.url
             if (known := front.find(url)) is not UNKNOWN:
                 self._count_known(url, known)
+                if self._queue is not None:
+                    self._queue.filtered(request)
                 return True
             if self._ahead:
                 ahead = self._ahead.pop(url, None)
         elif META_RECORD in request.meta and (recorder := self._recorder) and recorder.wants(request):
-            return self._journal(request, recorder.mark(request), seen=False)
+            return self._settled(request, recorder.mark(request), seen=False)
         key: bytes | None
         try:
             if ahead is not None:
@@ -137,18 +133,14 @@ class JudgingFilter(RFPDupeFilter):
                 key = (keys.of_get(url) if url is not None else None) or keys.fingerprint(request)
         except Exception as exc:
             self._watch.failed(stats.ERROR_KEY, exc, request)
-            return self._journal(request, None, seen=False)
+            return self._settled(request, None, seen=False)
         if key is None:
             self._watch.count(stats.KEPT)
             if decision is not None:
                 self._judged(request, decision, seen=False)
-            return self._journal(request, None, seen=False)
+            return self._settled(request, None, seen=False)
         try:
-            if (self._sharing is not None and self._passes_anyway(request, key)) or (
-                self._kept and self._is_kept(request, key)
-            ):
-                verdict = Verdict.DUPLICATE
-            elif expire is None and decision is None:
+            if expire is None and decision is None:
                 verdict = state.seen.check_and_add(key, url or request.url)
             else:
                 expire = self._expiry(request, decision)
@@ -162,7 +154,7 @@ class JudgingFilter(RFPDupeFilter):
                 self._watch.failed(place, exc, request)
             if self._sharing is not None:
                 self._sharing.failed(exc)
-            return self._journal(request, None, seen=False)
+            return self._settled(request, None, seen=False)
         seen = verdict is not _NEW and verdict.seen
         self._watch.count(_NEW_STAT if verdict is _NEW else _VERDICTS[verdict])
         if verdict is _EXPIRED:
@@ -176,7 +168,8 @@ class JudgingFilter(RFPDupeFilter):
                 self._watch.count(stats.REDIRECT_PASS)
                 seen = False
             self._redirects.asked(request)
-        filtered = seen if self._journaling is None else self._journal(request, key, seen=seen)
+        added = not seen and (verdict is _NEW or not verdict.seen)
+        filtered = self._settled(request, key, seen=seen, added=added)
         if filtered and self._hosts is not None:
             self._hosts.add(request.url)
         # Whether it was filtered or passes: from now on it is seen. Unless it was judged and not remembered.
@@ -229,7 +222,6 @@ class JudgingFilter(RFPDupeFilter):
             if key is None:
                 return True
             self._redirects.forgotten(key)
-            self._kept.pop(key, None)
             done = state.seen.forget(key)
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
@@ -254,20 +246,27 @@ class JudgingFilter(RFPDupeFilter):
         if decision is not None:
             self._watch.attempt(stats.ERROR_CHECK, lambda: self._rules.judged(url, decision, seen=True))
 
-    def _journal(self, request: Request, key: bytes | None, *, seen: bool) -> bool:
-        """Write *request* down if it passes, and return whether it does not."""
-        journaling = self._journaling
-        if journaling is None:
+    def _settled(self, request: Request, key: bytes | None, *, seen: bool, added: bool = True) -> bool:
+        """Tell the frontier what becomes of *request*, and return whether it is filtered.
+
+        Args:
+            added: whether *key* was new; else it is known, and the request passes nevertheless.
+        """
+        queue = self._queue
+        if queue is None:
+            if not seen and self._group is not None:
+                self._group.arm()
             return seen
         try:
-            seen = not journaling.units.judged(request, key, seen=seen)
+            if seen and key is not None and queue.failed_urls and queue.replaces_failed(request, key):
+                return False
+            if seen:
+                queue.filtered(request)
+            elif key is not None:
+                queue.judged(request, key, added=added)
         except Exception as exc:
             self._watch.failed(stats.ERROR_CHECK, exc, request)
             return False
-        if not seen:
-            self._journalled += 1
-            if self._journalled % _RELIEF == 0 and self._committer is not None:
-                self._committer.relieve()
         return seen
 
     def _decide(self, request: Request) -> Decision | None:
@@ -292,10 +291,6 @@ class JudgingFilter(RFPDupeFilter):
         """Return the key that a server is to be asked for before *request* is scheduled."""
         if request.dont_filter:
             return None
-        key = self._made_ahead(request)
-        return None if key is not None and self._kept and self._is_kept(request, key) else key
-
-    def _made_ahead(self, request: Request) -> bytes | None:
         front = self._front
         if (
             front is None
@@ -315,13 +310,6 @@ class JudgingFilter(RFPDupeFilter):
                 self._ahead.clear()
             key = self._ahead[url] = self._keys.fingerprint(request)
         return key
-
-    def _passes_anyway(self, request: Request, key: bytes) -> bool:
-        """Return whether the journal gives *request* again: a server need not be asked."""
-        return self._journaling is not None and self._journaling.units.passes(request, key)
-
-    def _is_kept(self, request: Request, key: bytes) -> bool:
-        return self._journaling is not None and self._journaling.units.is_kept(request, key)
 
     def _is_own_redirect(self, request: Request, key: bytes) -> bool:
         try:

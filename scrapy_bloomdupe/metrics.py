@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 
-import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.sampling as sampling
+import scrapy_bloomdupe.scrapy_compat as scrapy_compat
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.history import Sample
@@ -36,7 +36,7 @@ _GAUGES = {
     "capacity_keys": ("Keys until the filter grows.", "capacity"),
     "fill_ratio": ("Share of the filter's bits that are set.", "fill"),
     "error_rate_estimate": ("Expected false-positive rate of the filter now.", "error_rate"),
-    "pending_requests": ("Requests scheduled and not finished, in the journal.", "pending"),
+    "pending_requests": ("Requests scheduled and not done, in the frontier.", "pending"),
     "disk_bytes": ("Size of all files of the state.", "num_bytes"),
     "anonymous_memory_bytes": ("Memory of the process besides mapped files.", "anonymous_bytes"),
 }
@@ -75,7 +75,7 @@ class Collector:
         require()
         self._crawler = crawler
         self._watch = Watch(crawler)
-        self._repeater: engine.Repeater | None = None
+        self._repeater: scrapy_compat.Repeater | None = None
         self._figures: sampling.Figures | None = None
         crawler.signals.connect(self._start, signal=signals.spider_opened)
         crawler.signals.connect(self._stop, signal=signals.spider_closed)
@@ -89,7 +89,7 @@ class Collector:
         self._figures = sampling.of_crawler.get(self._crawler)
         if self._figures is not None:
             self._read()
-            self._repeater = engine.Repeater(self._read, _INTERVAL)
+            self._repeater = scrapy_compat.Repeater(self._read, _INTERVAL)
 
     def _read(self) -> None:
         if self._figures is not None:

@@ -1,26 +1,31 @@
-"""Which requests of a spider are dropped or sent elsewhere by the rules? A spider middleware.
+"""Middlewares: what the rules drop and rewrite, and what becomes of a request.
 
-The key of a request is not its business: the duplicate filter makes that of every request it is asked
-about, of redirects and ``engine.crawl()`` too, which pass no spider middleware.
+``UrlRulesMiddleware`` applies the rules to what a spider gives. The key of a request is not its business: the
+duplicate filter makes one of every request, of redirections and ``engine.crawl()`` too, which pass no spider
+middleware. ``AcknowledgeMiddleware`` tells the frontier when a callback has given all of its output.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
+from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import BloomdupeError
+from scrapy_bloomdupe.frontier.queue import FrontierQueue, queues
 from scrapy_bloomdupe.keys import RequestKeys, of_crawler, with_middleware
 from scrapy_bloomdupe.rules.ruleset import Decision
 from scrapy_bloomdupe.rulewatch import RuleWatch
 from scrapy_bloomdupe.watch import Watch
 
 if TYPE_CHECKING:
+    from scrapy import Spider
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -86,3 +91,88 @@ class UrlRulesMiddleware(BaseSpiderMiddleware):
             if self._keys is not None:
                 self._keys.remember(request, None)
         return None
+
+
+class AcknowledgeMiddleware:
+    """Tells the frontier what a callback gives, and which requests fail; a spider and a downloader middleware.
+
+    To stand next to the engine in both: nothing may change an output after it. Without it a request is done when
+    the engine no longer has it, which is a little later, and nothing is known of failures.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> AcknowledgeMiddleware:
+        return cls(crawler)
+
+    @property
+    def _queue(self) -> FrontierQueue | None:
+        # The frontier is opened after the middlewares.
+        return queues.get(self._crawler)
+
+    def process_spider_output(
+        self, response: Response, result: Iterable[Any], spider: Spider | None = None
+    ) -> Iterator[Any]:
+        queue, has_output = self._queue, False
+        if queue is None:
+            yield from result
+            return
+        try:
+            for output in result:
+                has_output = True
+                _expect(queue, response, output)
+                yield output
+        except Exception as exc:
+            _raised(queue, response, exc)
+            raise
+        _exhausted(queue, response, has_output=has_output)
+
+    async def process_spider_output_async(
+        self, response: Response, result: AsyncIterator[Any], spider: Spider | None = None
+    ) -> AsyncIterator[Any]:
+        queue, has_output = self._queue, False
+        if queue is None:
+            async for output in result:
+                yield output
+            return
+        try:
+            async for output in result:
+                has_output = True
+                _expect(queue, response, output)
+                yield output
+        except Exception as exc:
+            _raised(queue, response, exc)
+            raise
+        _exhausted(queue, response, has_output=has_output)
+
+    def process_spider_exception(
+        self, response: Response, exception: Exception, spider: Spider | None = None
+    ) -> None:
+        if (queue := self._queue) is not None:
+            _raised(queue, response, exception)
+
+    def process_exception(self, request: Request, exception: Exception, spider: Spider | None = None) -> None:
+        if (queue := self._queue) is not None and not isinstance(exception, IgnoreRequest):
+            queue.failed(request)
+
+
+def _expect(queue: FrontierQueue, response: Response, output: Any) -> None:
+    if isinstance(output, Request):
+        queue.expect(response, output)
+    elif output is not None:
+        queue.expect_item(response)
+
+
+def _raised(queue: FrontierQueue, response: Response, exc: Exception) -> None:
+    # What else the callback would have given is not known after CloseSpider: the next run asks again.
+    if not isinstance(exc, CloseSpider) and response.request is not None:
+        queue.failed(response.request)
+
+
+def _exhausted(queue: FrontierQueue, response: Response, *, has_output: bool) -> None:
+    # Refused by Scrapy's HttpErrorMiddleware, or by the callback.
+    if response.status >= 400 and not has_output and response.request is not None:
+        queue.failed(response.request)
+    queue.exhausted(response)

@@ -6,21 +6,29 @@ Opening never creates, creating never overwrites, failing never deletes.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import tempfile
 import time
 import weakref
 from pathlib import Path
 
-from scrapy_bloomdupe.assembling import assemble, attach_journal, create, is_absent, pending_of
+from scrapy_bloomdupe.assembling import assemble, attach_frontier, create, is_absent, pending_of
+from scrapy_bloomdupe.building import build_filter, roomy, version_of, with_version
 from scrapy_bloomdupe.durations import shown
-from scrapy_bloomdupe.errors import ConfigurationError, StateMismatch, StateNotFound
+from scrapy_bloomdupe.errors import (
+    ConfigurationError,
+    StateCorrupt,
+    StateMismatch,
+    StateNotFound,
+    StoreError,
+)
 from scrapy_bloomdupe.filters.generations import GenerationalFilter
 from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions, compare
 from scrapy_bloomdupe.lock import DirectoryLock
-from scrapy_bloomdupe.recovering import recover
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.statefiles import discard_unfinished, make_directory, move_aside
+from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
 
 def open_or_create(directory: Path, options: StateOptions) -> State:
@@ -100,17 +108,19 @@ def _remove(directory: Path, pid: int) -> None:
 
 def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> State:
     discard_unfinished(directory)
-    state = assemble(directory, lock, journal=options.journal, sync=options.sync, clock=options.clock)
+    state = assemble(directory, lock, frontier=options.frontier, sync=options.sync, clock=options.clock)
     try:
         if _is_due(state, options):
             return _reset(state, lock, options)
         state.notices += compare(state.filter, options)
-        if options.journal is not None:
-            attach_journal(state, wanted=options.journal, sync=options.sync)
+        if options.frontier is not None:
+            spider = options.identity.get("spider", "")
+            attach_frontier(state, spider, wanted=options.frontier, sync=options.sync)
         state.filter.begin()
         _retime(state, options)
         _adopt(state, options)
-        recover(state)
+        if not lock.same_boot:
+            _rebuild_if_torn(state)
     except StateMismatch as exc:
         shared_pending = _shared_pending(state)
         state.release_files(clean=False)
@@ -135,6 +145,49 @@ def _shared_pending(state: State) -> int:
     """Return how many requests are pending whose pages are seen on a server."""
     view = pending_of(state) if SHARED_MARK in state.filter.identity else None
     return view.num_pending if view is not None else 0
+
+
+# One page of the filter in a hundred that did not reach the disk is found with a probability of
+# 1 - 0.99^500 = 0.993.
+_SAMPLE = 500
+
+
+def _rebuild_if_torn(state: State) -> None:
+    """Rebuild the filter from the store if it lacks keys. The machine was restarted: after the death of a process
+    the filter has every key, after that of the machine its pages may not have reached the disk.
+
+    Raises:
+        StateCorrupt: the store cannot be read.
+        FilterError, StateUnusable: the new filter could not be made; the old one is in its place.
+    """
+    store = state.store
+    if state.was_clean or not isinstance(store, LmdbStore):
+        return
+    try:
+        count = store.count()
+        if all(key in state.filter for key, _ in store.sample(_SAMPLE, random.Random(count))):
+            return
+    except StoreError as exc:
+        raise StateCorrupt(
+            f"{state.directory}: the exact store cannot be read: {exc.args[-1]}. Restore it from a copy, or "
+            "move the directory aside to start from nothing"
+        ) from exc
+    old = state.filter
+    new = build_filter(
+        state.directory,
+        store,
+        roomy(old, count),
+        filter_id=old.filter_id,
+        identity=with_version(old.identity, version_of(old.identity) + 1, time.time()),
+        created=old.created,
+        progress=lambda keys, _: keys,
+    )
+    state.replace_filter(new)
+    state.recovered["filter"] = count
+    state.notices.append(
+        f"The filter in {state.directory} lacked keys that the exact store has: it was rebuilt from the {count:,} "
+        "keys of the store"
+    )
 
 
 # Seconds that clocks may differ by.

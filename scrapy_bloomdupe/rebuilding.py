@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scrapy_bloomdupe.assembling import JOURNAL_MARK, environment_name
+from scrapy_bloomdupe.assembling import FRONTIER_MARK, environment_name
 from scrapy_bloomdupe.building import FilterValues, Progress, build_filter, version_of, with_version
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
+from scrapy_bloomdupe.frontier.lmdb import FrontierView
 from scrapy_bloomdupe.lock import DirectoryLock
-from scrapy_bloomdupe.records import JournalView
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, read_meta
 from scrapy_bloomdupe.stores.environment import Environment, verify
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -106,7 +106,7 @@ def _old_values(path: Path, defaults: FilterValues) -> tuple[FilterValues, int, 
 def check(directory: Path, progress: Progress) -> Iterator[str]:
     """Give every problem of a closed state; nothing: it holds together.
 
-    Looks at the header and the size of the filter, every page of the store and the journal, that all belong
+    Looks at the header and the size of the filter, every page of the store and the frontier, that all belong
     together, that the filter has every key of the store, and at every pending request. Changes nothing.
 
     Raises:
@@ -135,7 +135,7 @@ def _check(directory: Path, progress: Progress) -> Iterator[str]:
         elif filter is not None and filter.identity.get("store") == "lmdb":
             yield f"{filter_path} belongs to an exact store {STORE_NAME}, which is not there"
         elif filter is not None and (name := environment_name(filter.identity)) is not None:
-            what = "a journal of pending requests" if JOURNAL_MARK in filter.identity else "an audit"
+            what = "a frontier" if FRONTIER_MARK in filter.identity else "an audit"
             yield f"{filter_path} belongs to {what} {name}, which is not there"
     finally:
         if filter is not None:
@@ -151,12 +151,12 @@ def _check_environment(
     try:
         filter_id, identity = read_meta(environment)
         if filter is not None and filter_id != filter.filter_id:
-            what = "store" if path.name == STORE_NAME else "journal"
+            what = "store" if path.name == STORE_NAME else "frontier"
             yield f"{filter.path} has the id {filter.filter_id.hex()}, the {what} {filter_id.hex()}"
             return
         if filter is not None and path.name == STORE_NAME:
             yield from _check_keys(filter, LmdbStore(environment), progress)
-        if JOURNAL_MARK in identity:
+        if FRONTIER_MARK in identity:
             yield from _check_records(environment)
     except StateCorrupt as exc:
         yield str(exc)
@@ -179,7 +179,7 @@ def _check_keys(
 
 
 def _check_records(environment: Environment) -> Iterator[str]:
-    view = JournalView(environment)
+    view = FrontierView(environment)
     for failed, count in ((False, view.num_pending), (True, view.num_failed)):
         damaged = sum(record.damaged for record in view.records(failed=failed))
         if damaged:

@@ -28,10 +28,6 @@ _PLACES = {
         "seen keys could not be written; they are kept in memory and tried again. Make room on the "
         "disk: what is not written when the process ends is crawled again by the next run"
     ),
-    stats.ERROR_QUEUE: (
-        "Scrapy's queue did not take a pending request; it stays pending for the next run. Check the disk "
-        "and the limit of open files"
-    ),
     stats.ERROR_SYNC: "the state could not be brought to the disk; a power loss could cost it",
     stats.ERROR_REBUILD: (
         "the filter could not be made anew; the old one stays in force, with more layers to ask, until "
@@ -81,9 +77,9 @@ def not_imported(seen: Path) -> str:
 
 
 def unclean(state: State) -> str:
-    """Return the notice of a state without a journal whose last process was killed."""
+    """Return the notice of a state without a frontier whose last process was killed."""
     return (
-        f"The last run on {state.directory} did not end in order, and it had no journal. What it had seen is "
+        f"The last run on {state.directory} did not end in order, and it had no frontier. What it had seen is "
         "here, but requests that it had scheduled and not sent are marked as seen too, and if Scrapy's own "
         "queue lost them their pages are not crawled. Start in an empty directory to be sure of every page"
     )

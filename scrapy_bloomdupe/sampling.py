@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import scrapy_bloomdupe.engine as engine
+import scrapy_bloomdupe.scrapy_compat as scrapy_compat
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.history import HistoryFile, RuleFigures, Sample, Top, read_top
 from scrapy_bloomdupe.state import State
@@ -46,7 +46,7 @@ class Figures:
         self._state = state
         self._watch = watch
         self._began = time.monotonic()
-        self._done_before = state.journal.num_done if state.journal is not None else 0
+        self._done_before = state.frontier.num_done if state.frontier is not None else 0
         self._closed = False
         self.latest = Sample()
         of_crawler[crawler] = self
@@ -66,7 +66,7 @@ class Figures:
             return self.latest
         state = self._state
         info = state.filter.measure(_PAGES)
-        journal = state.journal
+        frontier = state.frontier
         counted = self.stats()
         self.latest = Sample(
             time=round(time.time(), 1),
@@ -78,9 +78,9 @@ class Figures:
             fill=info.fill,
             error_rate=info.error_rate_estimate,
             pages=counted.get("response_received_count", 0),
-            done=journal.num_done - self._done_before if journal is not None else 0,
+            done=frontier.num_done - self._done_before if frontier is not None else 0,
             cached=counted.get(stats.CACHED, 0),
-            pending=len(journal) if journal is not None else None,
+            pending=frontier.num_pending if frontier is not None else None,
             num_bytes=state.num_bytes(),
             anonymous_bytes=anonymous_bytes(),
             commit_seconds=counted.get(stats.COMMIT_SECONDS, 0.0),
@@ -127,7 +127,7 @@ class Sampler:
         self._file = HistoryFile(directory) if directory is not None else None
         self._before: Sample | None = None
         self._top_before = read_top(directory) if directory is not None else Top()
-        self._repeater: engine.Repeater | None = None
+        self._repeater: scrapy_compat.Repeater | None = None
         #: Counts the hosts of duplicates; None: nobody would look.
         self.hosts = TopHosts() if directory is not None else None
         if self.hosts is not None:
@@ -137,7 +137,7 @@ class Sampler:
         """Begin, with a sample; there must be a running crawl."""
         if self._file is not None:
             self._tick()
-            self._repeater = engine.Repeater(self._tick, self._interval)
+            self._repeater = scrapy_compat.Repeater(self._tick, self._interval)
 
     def close(self) -> None:
         """Take the last sample, while the state is still open."""

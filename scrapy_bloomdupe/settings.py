@@ -40,7 +40,7 @@ DEFAULT_STORE = "lmdb"
 # Whoever changes what a key means should know it; an old state is never thrown away in silence.
 DEFAULT_ON_MISMATCH = "error"
 # A mark as seen without its pending request is a lost page when the process is killed.
-DEFAULT_JOURNAL = True
+DEFAULT_FRONTIER = True
 # `kill -9` needs no sync; the disk's cache is written by the system within seconds.
 DEFAULT_SYNC = "normal"
 # Some 80,000 URLs: the links that the pages of a site have in common, many times over.
@@ -157,7 +157,7 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
     of_job = Path(jobdir) / "bloomdupe" if jobdir and queue is None else None
     directory = values.get("BLOOMDUPE_DIR") or of_job
     audit = _checked_audit(values, store, is_shared=shared is not None)
-    journal = directory is not None and queue is None and values.get("BLOOMDUPE_JOURNAL", DEFAULT_JOURNAL)
+    frontier = directory is not None and queue is None and values.get("BLOOMDUPE_FRONTIER", DEFAULT_FRONTIER)
     options = StateOptions(
         capacity=capacity,
         error_rate=shared.error_rate if shared is not None else _rate(values, exact=store is not None),
@@ -168,7 +168,7 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
         explicit=frozenset(explicit),
         sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
         audit=audit,
-        journal=journal,
+        frontier=frontier,
         reset=values.get("BLOOMDUPE_RESET", DEFAULT_RESET),
         expire=_bare_expire(values, counts=counts) if store is None and shared is None else None,
         policy=values.get("BLOOMDUPE_POLICY", DEFAULT_POLICY) if shared is None else DEFAULT_POLICY,

@@ -241,7 +241,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("BLOOMDUPE_REBUILD_LAYERS", "4", _layers, "a number of layers, 2 or more, or 0 for never"),
         Setting("BLOOMDUPE_REBUILD_EVERY", "None", _length, f"None, or {durations.EXPECTS}"),
         Setting("BLOOMDUPE_CACHE_SIZE", "16_000_000", _size, "a number of bytes, 0 for none"),
-        Setting("BLOOMDUPE_JOURNAL", "True", _flag, "True or False"),
+        Setting("BLOOMDUPE_FRONTIER", "True", _flag, "True or False"),
         Setting("BLOOMDUPE_RETRY_FAILED", "False", _flag, "True or False"),
         Setting("BLOOMDUPE_EXPIRE", "None", _length, f"None, or {durations.EXPECTS}"),
         Setting("BLOOMDUPE_RESET", "None", _length, f"None, or {durations.EXPECTS}"),

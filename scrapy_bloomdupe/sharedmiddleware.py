@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-import scrapy_bloomdupe.engine as engine
+import scrapy_bloomdupe.scrapy_compat as scrapy_compat
 from scrapy_bloomdupe.ahead import batches
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.sharing import of_crawler
@@ -50,7 +50,7 @@ class SharedMiddleware:
             async for output in outputs:
                 yield output
             return
-        async for batch in batches(outputs, min(limit, sharing.at_once), engine.turns()):
+        async for batch in batches(outputs, min(limit, sharing.at_once), scrapy_compat.turns()):
             await sharing.ask_for(batch)
             for output in batch:
                 yield output
@@ -66,7 +66,7 @@ def attach(crawler: Crawler) -> None:
     running: Any = crawler.engine
     try:
         if crawler.get_spider_middleware(SharedMiddleware) is None:
-            engine.add_next_to_engine(running.scraper.spidermw, SharedMiddleware(crawler))
+            scrapy_compat.add_next_to_engine(running.scraper.spidermw, SharedMiddleware(crawler))
     except AttributeError as exc:
         raise ConfigurationError(
             f"what is shared cannot be asked for page by page on this release of Scrapy ({exc}): set "

@@ -30,7 +30,7 @@ def shared(shared: SharedSeen, state: State) -> str:
     owed = (
         f"; {shared.num_owed:,} keys asked for when the last run ended pass once" if shared.num_owed else ""
     )
-    unsafe = "" if state.journal is not None else "; a kill loses what it was granted, without a journal"
+    unsafe = "" if state.frontier is not None else "; a kill loses what it was granted, without a frontier"
     return (
         f"Seen-set: shared by {' and '.join(names)}, {'new' if parts.was_created else 'found'} ({exact}); "
         f"this crawl's own part is in {here}{owed}{unsafe}"
@@ -38,7 +38,7 @@ def shared(shared: SharedSeen, state: State) -> str:
 
 
 def given_up(count: int, lost: int) -> str:
-    """Return the line of a crawl without a journal that was stopped before it was done."""
+    """Return the line of a crawl without a frontier that was stopped before it was done."""
     if lost:
         return (
             f"{count:,} requests were scheduled and not sent. They are marked as seen on the server, which "

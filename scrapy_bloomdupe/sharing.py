@@ -19,8 +19,8 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
-import scrapy_bloomdupe.engine as engine
 import scrapy_bloomdupe.report as report
+import scrapy_bloomdupe.scrapy_compat as scrapy_compat
 import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import BloomdupeError, CircuitOpen, RemoteEmptied, RemoteUnavailable, StoreError
@@ -108,7 +108,7 @@ class Sharing:
         self._told: WeakSet[BaseException] = WeakSet()
         #: Bring back what this crawl knows when it starts: the server was emptied since its last run.
         self.is_to_refill = False
-        self._repeater: engine.Repeater | None = None
+        self._repeater: scrapy_compat.Repeater | None = None
         filter = shared.parts.filter  # noqa: A001
         self._filter_id = filter.filter_id if filter is not None else b""
         if filter is not None:
@@ -118,7 +118,7 @@ class Sharing:
     def start(self) -> None:
         """Begin to look at the server; there must be a running crawl."""
         self._started = True
-        self._repeater = engine.Repeater(self._look, _INTERVAL)
+        self._repeater = scrapy_compat.Repeater(self._look, _INTERVAL)
         self._look()
         if self.is_to_refill:
             self._renewing = True
@@ -309,7 +309,7 @@ class Sharing:
         if self._watch.is_first(stats.EMPTIED):
             logger.error(sharedreport.emptied(exc, self._on_empty), extra=extra)
         if self._on_empty == "stop":
-            engine.close_spider(self._crawler, EMPTIED)
+            scrapy_compat.close_spider(self._crawler, EMPTIED)
             return
         self._in_thread(self._shared.parts.renew, self._renewed)
 
@@ -379,7 +379,7 @@ class Sharing:
             logger.error(report.overfull(growth, exact=exact), extra=extra)
         if not exact and growth.rate > STOP_AT * asked and self._watch.is_first(FULL):
             logger.error(report.full(growth, asked), extra=extra)
-            engine.close_spider(self._crawler, FULL)
+            scrapy_compat.close_spider(self._crawler, FULL)
 
     def _given_back(self, keys: Sequence[bytes], answer: object) -> None:
         self._watch.attempt(stats.ERROR_SERVER, lambda: self._shared.given_back(keys, done=answer is True))

@@ -7,9 +7,9 @@
         seen.bloom          the filter; of generations: a directory of filters
         seen.bloom.new      the one that is being made, and
         seen.bloom.old      the one before: never in force
-        seen.lmdb           the exact store and the journal (and seen.lmdb-lock, LMDB's own)
-        journal.lmdb        without an exact store: the journal, and the audit
-        claims.log          where a server is shared: what was asked there and is not in the journal yet
+        seen.lmdb           the exact store and the frontier (and seen.lmdb-lock, LMDB's own)
+        frontier.lmdb       without an exact store: the frontier, and the audit
+        claims.log          where a server is shared: what was asked there and is not in the frontier yet
         old-<date>-<time>/  a state that was moved aside
 
 Made by ``opening``. Not here: requests, settings.
@@ -24,7 +24,7 @@ from pathlib import Path
 from scrapy_bloomdupe.auditing import Audit
 from scrapy_bloomdupe.errors import BloomdupeError, FilterError, StoreError
 from scrapy_bloomdupe.filters.kinds import LocalFilter
-from scrapy_bloomdupe.journal import Journal
+from scrapy_bloomdupe.frontier.lmdb import LmdbFrontier
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.seen import SeenSet
 from scrapy_bloomdupe.shared.claims import Claims
@@ -43,7 +43,7 @@ class State:
         directory: where it lies.
         seen: the question.
         shared: the same question, if it is one to a server; None: it is not.
-        filter, store, environment, journal, audit: the parts; all but the first can be None. The
+        filter, store, environment, frontier, audit: the parts; all but the first can be None. The
             environment is the LMDB file of the others.
         notices: sentences that a person should read.
         open_seconds: how long opening took.
@@ -69,7 +69,7 @@ class State:
         self.store = store
         self.environment = environment
         self.audit = audit
-        self.journal: Journal | None = None
+        self.frontier: LmdbFrontier | None = None
         self._policy = "positives"
         self.shared: SharedSeen | None = None
         self._claims: Claims | None = None
@@ -84,9 +84,9 @@ class State:
         self._lock = lock
         self._closed = False
 
-    def attach(self, journal: Journal, environment: Environment) -> None:
-        """Keep *journal*, which lies in *environment*, with the seen keys."""
-        self.journal, self.environment = journal, environment
+    def attach(self, frontier: LmdbFrontier, environment: Environment) -> None:
+        """Keep *frontier*, which lies in *environment*, with the seen keys."""
+        self.frontier, self.environment = frontier, environment
         self.seen = self._new_seen()
 
     def decide_by(self, policy: str) -> None:
@@ -105,7 +105,7 @@ class State:
         Raises:
             StateCorrupt, StateUnusable: the claims of the last run cannot be read.
         """
-        if self.journal is not None:
+        if self.frontier is not None:
             self._claims = Claims.open(self.directory / CLAIMS_NAME, sync=sync)
         local = self._new_seen()
         self.shared = SharedSeen(local, parts, policy, claims=self._claims, cache_size=cache_size)
@@ -117,7 +117,7 @@ class State:
             self.filter,
             self.store,
             self._policy,
-            deferred=self.journal is not None,
+            deferred=self.frontier is not None,
             clock=self._clock,
             born=self.filter.created,
             audit=self.audit,
@@ -187,7 +187,7 @@ class State:
     def num_waiting(self) -> int:
         """Changes that wait for ``flush``."""
         waiting = self.store.num_waiting if isinstance(self.store, LmdbStore) else 0
-        return waiting + (self.journal.num_waiting if self.journal is not None else 0)
+        return waiting + (self.frontier.num_waiting if self.frontier is not None else 0)
 
     def flush(self) -> bool:
         """Write waiting keys, pending requests and counts; survives ``kill -9``.
@@ -203,7 +203,7 @@ class State:
             wrote = self.environment.commit()
         elif self.store is not None:
             self.store.flush()
-        # Only now, see the invariants of ``journal``.
+        # Only now: a bit of the filter survives a kill, and its request must, too.
         self.seen.settle()
         self.filter.flush()
         return wrote

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scrapy_bloomdupe.errors import StateCorrupt, StateNotFound, StateUnusable
+from scrapy_bloomdupe.frontier.lmdb import FrontierView
 from scrapy_bloomdupe.history import HISTORY_NAME, TOP_NAME
-from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
 FILTER_NAME = "seen.bloom"
 STORE_NAME = "seen.lmdb"
-#: The journal of a state without an exact store; with one it is in the store's file.
-JOURNAL_NAME = "journal.lmdb"
+#: The frontier of a state without an exact store; with one it is in the store's file.
+FRONTIER_NAME = "frontier.lmdb"
 #: A filter that is being made; never in force.
 UNFINISHED_NAME = FILTER_NAME + ".new"
 #: The filter that another one has taken the place of, until the crawl ends in order; never in force.
@@ -34,8 +34,8 @@ _STATE_FILES = (
     FILTER_NAME,
     STORE_NAME,
     STORE_NAME + "-lock",
-    JOURNAL_NAME,
-    JOURNAL_NAME + "-lock",
+    FRONTIER_NAME,
+    FRONTIER_NAME + "-lock",
     RULES_NAME,
     OLD_NAME,
     CLAIMS_NAME,
@@ -52,7 +52,7 @@ def locate(directory: str | Path) -> Path:
     """
     path = Path(directory)
     for candidate in (path / "bloomdupe", path):
-        if any((candidate / name).exists() for name in (FILTER_NAME, STORE_NAME, JOURNAL_NAME)):
+        if any((candidate / name).exists() for name in (FILTER_NAME, STORE_NAME, FRONTIER_NAME)):
             return candidate
     raise StateNotFound(
         2,
@@ -62,9 +62,9 @@ def locate(directory: str | Path) -> Path:
 
 
 def environment_path(directory: Path) -> Path:
-    """Return where the LMDB file of a state is, if it has one: store and journal, or the journal alone."""
+    """Return where the LMDB file of a state is, if it has one: store and frontier, or the frontier alone."""
     store = directory / STORE_NAME
-    return store if store.exists() else directory / JOURNAL_NAME
+    return store if store.exists() else directory / FRONTIER_NAME
 
 
 def move_aside(directory: Path) -> Path:
@@ -178,12 +178,14 @@ def holds_keys(path: Path) -> bool:
 
 
 def holds_requests(path: Path) -> bool:
-    """Return whether the journal at *path* was ever used; else its creation was cut short."""
+    """Return whether the frontier at *path* was ever used; else its creation was cut short."""
     if path.is_file() and path.stat().st_size == 0:
         return False
     environment = Environment.open(path)
     try:
-        journal = Journal(environment)
-        return len(journal) + journal.num_done + journal.num_failed > 0
+        view = FrontierView(environment)
+        return view.num_pending + view.num_done + view.num_failed > 0
+    except StateCorrupt:
+        return False
     finally:
         environment.close()

@@ -31,7 +31,6 @@ ERROR_RULES = ERROR + "rules"
 ERROR_CHECK = ERROR + "check"
 ERROR_SERVER = ERROR + "server"
 ERROR_COMMIT = ERROR + "commit"
-ERROR_QUEUE = ERROR + "queue"
 ERROR_SYNC = ERROR + "sync"
 ERROR_GROWTH = ERROR + "growth"
 ERROR_REBUILD = ERROR + "rebuild"
@@ -57,19 +56,19 @@ def rule(name: str, what: str) -> str:
     return f"{RULE}{name}/{what}"
 
 
-#: The journal: requests scheduled and not finished, finished in this run, ended in failure and kept for the
-#: next run, asked again from an earlier one, in memory only because they cannot be written.
+#: The frontier: requests scheduled and not done, done in this run, failed and kept for the next run, pending
+#: from an earlier run and taken up by this one, in memory only because they cannot be serialized.
 PENDING = PREFIX + "pending"
 DONE = PREFIX + "done"
 FAILED = PREFIX + "failed"
-REPLAYED = PREFIX + "replayed"
+RESUMED = PREFIX + "resumed"
 UNSERIALIZABLE = PREFIX + "unserializable"
 COMMITS = PREFIX + "commits"
 COMMIT_SECONDS = PREFIX + "commit_seconds"
 
 #: What was damaged or missing when the state was opened, and was made good.
 RECOVERED = PREFIX + "recovered/"
-RECOVERABLE = ("filter", "queue")
+RECOVERABLE = ("filter",)
 
 #: The audit of a filter without a store: its keys, how many others were lost, and the bounds of that.
 AUDIT_SAMPLED = PREFIX + "audit/sampled"
@@ -124,7 +123,6 @@ ALL = (
     ERROR_CHECK,
     ERROR_SERVER,
     ERROR_COMMIT,
-    ERROR_QUEUE,
     ERROR_SYNC,
     ERROR_GROWTH,
     ERROR_REBUILD,
@@ -146,7 +144,7 @@ ALL = (
     PENDING,
     DONE,
     FAILED,
-    REPLAYED,
+    RESUMED,
     UNSERIALIZABLE,
     COMMITS,
     COMMIT_SECONDS,

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import scrapy_bloomdupe.jobreport as jobreport
 import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
@@ -62,7 +61,7 @@ def opened(state: State, watch: Watch, settings: BaseSettings) -> None:
     watch.set(stats.OPEN_SECONDS, round(state.open_seconds, 6))
     if state.is_new and (seen := _seen_by_scrapy(settings)):
         state.notices.append(report.not_imported(seen))
-    if not state.was_clean and state.journal is None:
+    if not state.was_clean and state.frontier is None:
         state.notices.append(report.unclean(state))
     for what in state.recovered:
         watch.count(stats.RECOVERED + what)
@@ -90,12 +89,23 @@ def closing(state: State, watch: Watch, rules: Iterable[str]) -> None:
 
 
 def left_waiting(state: State, watch: Watch, settings: BaseSettings) -> None:
-    """Warn of requests that were scheduled, not sent, and are not in a disk queue, where there is no journal:
+    """Warn of requests that were scheduled, not sent, and are not in a disk queue, where there is no frontier:
     they are marked as seen and nobody has them. With a JOBDIR those that Scrapy could not serialize."""
     waiting = watch.value("scheduler/enqueued/memory") - watch.value("scheduler/dequeued/memory")
     if waiting:
-        jobdir = bool(settings.get("JOBDIR"))
-        logger.warning(jobreport.left_waiting(state, waiting, jobdir=jobdir), extra={"spider": watch.spider})
+        if settings.get("JOBDIR"):
+            text = (
+                "%d requests were scheduled and not sent, and Scrapy could not write them to the JOBDIR (callbacks "
+                "that are no methods of the spider, such as lambdas): they are lost, and marked as seen in %s. "
+                "SCHEDULER_DEBUG shows them; use methods as callbacks"
+            )
+        else:
+            text = (
+                "%d requests were scheduled and not sent. There is no JOBDIR to keep them, and they are marked as "
+                "seen in %s: the next run will not crawl them. Set JOBDIR, or leave BLOOMDUPE_FRONTIER on, to stop "
+                "and resume a crawl"
+            )
+        logger.warning(text, waiting, state.directory, extra={"spider": watch.spider})
 
 
 def _seen_by_scrapy(settings: BaseSettings) -> Path | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-import scrapy_bloomdupe.engine as engine
+import scrapy_bloomdupe.scrapy_compat as scrapy_compat
 from scrapy_bloomdupe.ahead import AsyncioTurns, batches
 from scrapy_bloomdupe.engine import TwistedTurns
 

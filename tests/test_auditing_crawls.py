@@ -52,7 +52,7 @@ def test_a_crawl_with_a_full_filter_loses_no_audited_page_and_says_what_it_loses
     make_full(directory)
     cli = Cli(capsys)
     before = cli.json("info", job)["audit"]
-    project = {**AUDITED, "JOBDIR": str(job), "BLOOMDUPE_JOURNAL": journal}
+    project = {**AUDITED, "JOBDIR": str(job), "BLOOMDUPE_FRONTIER": journal}
     crawl = run(tmp_path, project, spider=DAILY, start=[area.at(f"many/{PAGES}")])
     assert (0, "finished") == (crawl.code, crawl.stats["finish_reason"])
 

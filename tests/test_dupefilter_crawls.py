@@ -146,7 +146,7 @@ def test_without_a_journal_a_stop_is_told_that_what_waited_is_marked_as_seen(
     site: Site, tmp_path: Path
 ) -> None:
     area = site.area()
-    daily = {**FILTER, "BLOOMDUPE_DIR": str(tmp_path / "seen"), "BLOOMDUPE_JOURNAL": False}
+    daily = {**FILTER, "BLOOMDUPE_DIR": str(tmp_path / "seen"), "BLOOMDUPE_FRONTIER": False}
     few = {"CLOSESPIDER_PAGECOUNT": 1, "CONCURRENT_REQUESTS": 1}
     crawl = run(tmp_path, {**daily, **few}, start=[area.at(TREE)])
     assert "closespider_pagecount" == crawl.stats["finish_reason"]

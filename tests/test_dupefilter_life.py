@@ -121,7 +121,7 @@ def test_a_rule_with_expiry_needs_a_store(tmp_path: Path) -> None:
     assert not (tmp_path / "bloomdupe").exists()
 
 
-@pytest.mark.parametrize("settings", [BARE, {**BARE, "BLOOMDUPE_JOURNAL": False}], ids=["journal", "none"])
+@pytest.mark.parametrize("settings", [BARE, {**BARE, "BLOOMDUPE_FRONTIER": False}], ids=["journal", "none"])
 def test_without_a_store_what_was_seen_is_new_after_its_time(
     opened: Callable[..., Filter], clock: Clock, settings: dict[str, Any]
 ) -> None:

@@ -133,7 +133,7 @@ def test_a_crawl_without_a_journal_whose_disk_is_full_fetches_every_page_once_an
     area: Area, tmp_path: Path, job: dict[str, Any], prepare: str
 ) -> None:
     # One page of bits, and a log that fits itself.
-    job["BLOOMDUPE_JOURNAL"] = False
+    job["BLOOMDUPE_FRONTIER"] = False
     settings = {**job, "BLOOMDUPE_CAPACITY": 1000, "LOG_LEVEL": "WARNING", "DOWNLOAD_DELAY": 0.02}
     crawl = run(tmp_path, settings, prepare=f"{__name__}.{prepare}", start=[area.at(TREE)])
     assert (0, "finished") == (crawl.code, crawl.stats["finish_reason"])

@@ -140,7 +140,7 @@ def test_rules_are_told_with_what_they_merged(tmp_path: Path, area: Area) -> Non
 def test_a_state_that_is_moved_aside_takes_its_history_along(tmp_path: Path, area: Area) -> None:
     crawl(tmp_path, area)
     before = (state(tmp_path) / HISTORY_NAME).read_bytes()
-    crawl(tmp_path, area, BLOOMDUPE_PRESET="usual", BLOOMDUPE_ON_MISMATCH="new", BLOOMDUPE_JOURNAL=False)
+    crawl(tmp_path, area, BLOOMDUPE_PRESET="usual", BLOOMDUPE_ON_MISMATCH="new", BLOOMDUPE_FRONTIER=False)
     (aside,) = state(tmp_path).glob("old-*")
     assert before == (aside / HISTORY_NAME).read_bytes()
     assert (aside / TOP_NAME).exists()

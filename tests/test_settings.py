@@ -42,7 +42,7 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
         assert value == getattr(read(), name.removeprefix("BLOOMDUPE_").lower())
     elif name == "BLOOMDUPE_SYNC":
         assert (value == "full") is read().options.sync
-    elif name == "BLOOMDUPE_JOURNAL":
+    elif name == "BLOOMDUPE_FRONTIER":
         assert value == read(JOBDIR="job").options.journal
     elif name in ("BLOOMDUPE_PRESET", "BLOOMDUPE_RULES", "BLOOMDUPE_RULE_FILES"):
         assert not value
@@ -138,7 +138,7 @@ def test_none_means_the_default(name: str) -> None:
         ("BLOOMDUPE_SCHEME", ["murmur3"], "murmur3"),
         ("BLOOMDUPE_ON_MISMATCH", "delete", "'error' or 'new'"),
         ("BLOOMDUPE_DIR", 5, "a path, or None"),
-        ("BLOOMDUPE_JOURNAL", "maybe", "True or False"),
+        ("BLOOMDUPE_FRONTIER", "maybe", "True or False"),
         ("BLOOMDUPE_RETRY_FAILED", 3, "True or False"),
         ("BLOOMDUPE_SYNC", "always", "'normal' or 'full'"),
     ],
@@ -178,9 +178,9 @@ def test_a_journal_is_kept_wherever_a_state_is_kept_unless_it_is_switched_off() 
     assert read(JOBDIR="job").options.journal
     assert read(BLOOMDUPE_DIR="seen").options.journal
     assert read(JOBDIR="job", BLOOMDUPE_STORE=None).options.journal
-    assert not read(JOBDIR="job", BLOOMDUPE_JOURNAL=False).options.journal
+    assert not read(JOBDIR="job", BLOOMDUPE_FRONTIER=False).options.journal
     # Temporary files are gone when the crawl ends.
-    assert not read(BLOOMDUPE_JOURNAL=True).options.journal
+    assert not read(BLOOMDUPE_FRONTIER=True).options.journal
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_journal_is_kept_wherever_a_state_is_kept_unless_it_is_switched_off() 
 )
 def test_a_flag_is_read_as_scrapy_reads_it(written: Any, expected: bool) -> None:
     assert expected is read(BLOOMDUPE_RETRY_FAILED=written).retry_failed
-    assert expected is read(JOBDIR="job", BLOOMDUPE_JOURNAL=written).options.journal
+    assert expected is read(JOBDIR="job", BLOOMDUPE_FRONTIER=written).options.journal
 
 
 def test_every_commit_is_brought_to_the_disk_on_request() -> None:

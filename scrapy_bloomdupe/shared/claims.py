@@ -1,11 +1,11 @@
 """Which keys has this process asked a server for, and not yet written down what became of them?
 
 A server that grants a key takes it from all other crawls at once. If this process is killed before the
-request is in its journal nobody crawls that page. So what will be asked is noted here first, in a file that
+request is in its frontier nobody crawls that page. So what will be asked is noted here first, in a file that
 survives the death of the process; what stands in it when a job is resumed may be ours, and passes once.
 
 A log: each record is a sign, a length, a checksum and keys; what is torn at its end was never asked. It is
-written anew when most of it is settled. Without a journal there is nothing to resume, and no such file.
+written anew when most of it is settled. Without a frontier there is nothing to resume, and no such file.
 """
 
 from __future__ import annotations

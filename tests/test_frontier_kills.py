@@ -22,7 +22,7 @@ REPEATS_PER_KILL = 3 * CONCURRENCY
 KINDS = "ppppphocvffsd"
 
 COUNTING = {**BARE, "BLOOMDUPE_FILTER": "counting", "BLOOMDUPE_RETRY_FAILED": True}
-WITHOUT = {**EXACT, "BLOOMDUPE_JOURNAL": False}
+WITHOUT = {**EXACT, "BLOOMDUPE_FRONTIER": False}
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
-"""What does a person ask of the journal? ``bloomdupe pending``, and its lines of ``bloomdupe info``.
+"""``bloomdupe pending``, and the frontier's lines of ``bloomdupe info``.
 
-It looks, also beside a running crawl, and changes nothing; it loads no code of a spider and does not import
-Scrapy.
+Both only read, also beside a running crawl; they load no code of a spider and do not import Scrapy.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scrapy_bloomdupe.assembling import JOURNAL_MARK
+from scrapy_bloomdupe.assembling import FRONTIER_MARK
 from scrapy_bloomdupe.cli_places import plain, refuse_url
 from scrapy_bloomdupe.errors import StateNotFound
-from scrapy_bloomdupe.records import JournalView, Record
-from scrapy_bloomdupe.requestbytes import peek
+from scrapy_bloomdupe.frontier.lmdb import FrontierView, PendingRequest
+from scrapy_bloomdupe.frontier.serialize import peek
 from scrapy_bloomdupe.statefiles import environment_path, locate, read_meta
 from scrapy_bloomdupe.stores.environment import Environment
 
@@ -28,7 +27,7 @@ _COLUMNS = "{:>10} {:>8} {:<7} {:<20} {:<16} {}"
 
 def add_pending(command: Command) -> None:
     """Add ``pending``."""
-    text = "List the requests that wait in the journal; also beside a running crawl."
+    text = "List the pending requests; also beside a running crawl."
     sub = command("pending", _pending, text)
     sub.add_argument("directory", metavar="DIR", help="a JOBDIR, or the directory of a state")
     sub.add_argument("--limit", type=_limit, default=20, help="requests to show (default: 20); 0: all")
@@ -38,13 +37,13 @@ def add_pending(command: Command) -> None:
     sub.add_argument("--json", action="store_true")
 
 
-def journal_info(directory: Path, identity: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the counts of the journal of a state, None: it has none.
+def frontier_info(directory: Path, identity: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the counts of the frontier of a state, None: it has none.
 
     Raises:
-        StateCorrupt, StoreError: see ``JournalView``.
+        StateCorrupt, StoreError: see ``FrontierView``.
     """
-    if JOURNAL_MARK not in identity:
+    if FRONTIER_MARK not in identity:
         return None
     with _viewing(directory) as view:
         return {
@@ -55,14 +54,14 @@ def journal_info(directory: Path, identity: Mapping[str, str]) -> dict[str, Any]
         }
 
 
-def print_journal(journal: Mapping[str, Any] | None) -> None:
-    if journal is None:
-        print("journal              none")
+def print_frontier(frontier: Mapping[str, Any] | None) -> None:
+    if frontier is None:
+        print("frontier             none")
         return
-    print(f"pending requests     {journal['pending']:,}")
-    print(f"requests done        {journal['done']:,}")
-    print(f"failed and kept      {journal['failed']:,}")
-    print(f"last run             {_ending(journal['in_order'])}")
+    print(f"pending requests     {frontier['pending']:,}")
+    print(f"requests done        {frontier['done']:,}")
+    print(f"failed and kept      {frontier['failed']:,}")
+    print(f"last run             {_ending(frontier['in_order'])}")
 
 
 def _ending(in_order: bool) -> str:
@@ -70,7 +69,7 @@ def _ending(in_order: bool) -> str:
 
 
 def _pending(arguments: argparse.Namespace) -> int:
-    refuse_url(arguments.directory, "the journal of pending requests is in a directory: give the JOBDIR")
+    refuse_url(arguments.directory, "pending requests are in a directory: give the JOBDIR")
     directory = locate(arguments.directory)
     with _viewing(directory) as view:
         count = view.num_failed if arguments.failed else view.num_pending
@@ -85,22 +84,22 @@ def _pending(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _viewing(directory: Path) -> Iterator[JournalView]:
+def _viewing(directory: Path) -> Iterator[FrontierView]:
     path = environment_path(directory)
-    none = StateNotFound(2, f"{directory} has no journal of pending requests: BLOOMDUPE_JOURNAL was off")
+    none = StateNotFound(2, f"{directory} has no frontier: BLOOMDUPE_FRONTIER was off")
     if not path.exists():
         raise none
     environment = Environment.open(path, readonly=True)
     try:
         _, identity = read_meta(environment)
-        if JOURNAL_MARK not in identity:
+        if FRONTIER_MARK not in identity:
             raise none
-        yield JournalView(environment)
+        yield FrontierView(environment)
     finally:
         environment.close()
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _row(record: PendingRequest) -> dict[str, Any]:
     row: dict[str, Any] = {"number": record.number, "spider": record.spider}
     if record.damaged:
         return {**row, "damaged": "its checksum does not match"}

@@ -1,0 +1,1 @@
+"""The frontier: pending requests, kept in one transaction with what was seen."""
