@@ -33,7 +33,7 @@ from scrapy_bloomdupe.statefiles import (
     write_rules_file,
 )
 from scrapy_bloomdupe.stores.base import Store
-from scrapy_bloomdupe.stores.environment import Environment
+from scrapy_bloomdupe.stores.environment import Environment, corrupt, verify
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 from scrapy_bloomdupe.stores.memory import MemoryStore
 
@@ -42,12 +42,10 @@ FRONTIER_MARK = "frontier"
 # The same of the first edition, whose journal is another encoding.
 _FIRST_EDITION = "journal"
 
-# Bytes. The walk over all pages takes about a second per 5 MB: after the death of a process, which tears
-# nothing, and after a file was copied or exchanged, only so much is walked.
-_WALKED_AFTER_KILL = 4_000_000
-_WALKED_AFTER_CHANGE = 100_000_000
-# A crawl looks twice, before and after Scrapy opens its own queue. By path: the time of change.
-_walked: dict[Path, int] = {}
+# Bytes of a file whose pages are all read when it is opened after an unclean end: 40 ms. A larger one is read
+# beside the crawl, and only if the machine was restarted or the file was changed: the death of a process
+# tears nothing.
+_READ_AT_ONCE = 200_000
 
 
 def is_absent(directory: Path) -> bool:
@@ -150,17 +148,18 @@ def assemble(
     if _FIRST_EDITION in filter.identity:
         filter.abandon()
         raise StateMismatch(
-            f"{directory} was made by scrapy-bloomdupe 0.1 and holds its journal of pending requests, which this "
-            "release does not read. Finish the job with scrapy-bloomdupe 0.1, or start in another directory. "
-            "Nothing was changed"
+            f"{directory} was made by scrapy-bloomdupe 0.1 and holds its journal of pending requests, which "
+            "this release does not read. Finish the job with scrapy-bloomdupe 0.1, or start in another "
+            "directory. Nothing was changed"
         )
     environment: Environment | None = None
     store: Store | None = None
     audit: Audit | None = None
+    is_suspect = False
     try:
         name = environment_name(filter.identity)
         if name is not None:
-            environment = _open_environment(directory / name, filter, lock, sync=sync)
+            environment, is_suspect = _open_environment(directory / name, filter, lock, sync=sync)
             if name == STORE_NAME:
                 store = _store(environment, frontier=bool(frontier))
             audit = _audit(environment, filter)
@@ -169,8 +168,11 @@ def assemble(
         if environment is not None:
             environment.close()
         raise
-    lock.looked_at()
-    return State(directory, lock, filter, store, environment, clock, audit)
+    if not is_suspect:
+        lock.looked_at()
+    state = State(directory, lock, filter, store, environment, clock, audit)
+    state.is_suspect = is_suspect
+    return state
 
 
 def pending_of(state: State) -> FrontierView | None:
@@ -277,7 +279,8 @@ def _open_environment(
     lock: DirectoryLock,
     *,
     sync: bool,
-) -> Environment:
+) -> tuple[Environment, bool]:
+    """Return the LMDB file, and whether its pages may be torn: they have to be read beside the crawl."""
     directory = path.parent
     what = "an exact store" if path.name == STORE_NAME else "a frontier"
     if path.name != STORE_NAME and FRONTIER_MARK not in filter.identity:
@@ -287,12 +290,16 @@ def _open_environment(
             f"{filter.path} belongs to {what} {path.name}, which is not there; put it back, or move "
             f"{directory} aside to start from nothing. Nothing was changed"
         )
-    changed = path.stat().st_mtime_ns
-    walk = _is_suspect(path, filter, lock) and _walked.get(path) != changed
-    environment = Environment.open(path, walk=walk, sync=sync)
+    is_small = path.stat().st_size <= _READ_AT_ONCE
+    is_left = lock.is_as_left(path)
+    if is_small and not is_left and (problems := verify(path)):
+        raise corrupt(path, problems[0])
+    environment = Environment.open(path, sync=sync)
     try:
-        if walk:
-            _walked[path] = changed
+        is_whole = is_left or is_small or (not filter.was_clean and lock.same_boot)
+        if environment.is_short:
+            environment.extend()
+            is_whole = is_small
         filter_id, _ = read_meta(environment)
         if filter_id != filter.filter_id:
             raise StateCorrupt(
@@ -304,19 +311,7 @@ def _open_environment(
     except BaseException:
         environment.close()
         raise
-    return environment
-
-
-def _is_suspect(path: Path, filter: LocalFilter, lock: DirectoryLock) -> bool:  # noqa: A002
-    """Return whether something other than a crawl may have changed the file since the last commit.
-
-    LMDB keeps no checksums, and a torn page can end the process that reads it.
-    """
-    size = path.stat().st_size
-    if filter.was_clean:
-        return not lock.is_as_left(path) and size <= _WALKED_AFTER_CHANGE
-    # The death of a process tears nothing, that of the machine can.
-    return not lock.same_boot or size <= _WALKED_AFTER_KILL
+    return environment, not is_whole
 
 
 def _create_environment(directory: Path, filter: LocalFilter, *, sync: bool) -> Environment:  # noqa: A002

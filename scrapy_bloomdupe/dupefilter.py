@@ -303,16 +303,15 @@ class BloomDupeFilter(JudgingFilter):
         mark = QueueMark(Path(jobdir))
         if read.options.frontier and mark.has_stock_queue():
             raise ConfigurationError(
-                f"{mark.queue} is a queue of Scrapy's own, whose requests would be left behind: run `bloomdupe "
-                f"import {jobdir}` to take the job over, and start it again. Nothing was changed"
+                f"{mark.queue} is a queue of Scrapy's own, whose requests would be left behind: run "
+                f"`bloomdupe import {jobdir}` to take the job over, and start it again. Nothing was changed"
             )
-        if mark.is_set():
-            if is_absent(read.directory.absolute()):
-                raise StateNotFound(
-                    2,
-                    f"{mark.queue} says that requests are pending in {read.directory}, where no state is: put it "
-                    f"back, or delete {mark.queue} to start from nothing. Nothing was changed",
-                )
+        if mark.is_set() and is_absent(read.directory.absolute()):
+            raise StateNotFound(
+                2,
+                f"{mark.queue} says that requests are pending in {read.directory}, where no state is: put it "
+                f"back, or delete {mark.queue} to start from nothing. Nothing was changed",
+            )
         self._mark, self._was_marked = mark, mark.is_set()
         if self._was_marked or mark.is_damaged():
             mark.clear()
@@ -335,6 +334,12 @@ class BloomDupeFilter(JudgingFilter):
         )
         if store is None or crawler is None or crawler.spider is None:
             return group
+        if read.retry_failed and not scrapy_compat.has_middlewares(crawler, "AcknowledgeMiddleware"):
+            raise ConfigurationError(
+                "BLOOMDUPE_RETRY_FAILED = True needs a middleware that sees failures: set ADDONS = "
+                '{"scrapy_bloomdupe.Addon": 500}, or add scrapy_bloomdupe.AcknowledgeMiddleware to '
+                "SPIDER_MIDDLEWARES and DOWNLOADER_MIDDLEWARES, next to the engine"
+            )
         queue = FrontierQueue(
             store,
             state.seen,

@@ -10,6 +10,8 @@ import contextlib
 import fcntl
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -110,8 +112,11 @@ def _trace(path: Path) -> list[int]:
 
 
 def _boot() -> str:
-    """Return what names the system's present run; empty: it does not tell. Linux."""
+    """Return what names the system's present run; empty: it does not tell. Linux and macOS."""
     try:
+        if sys.platform == "darwin":
+            command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
+    except (OSError, subprocess.CalledProcessError):
         return ""

@@ -94,10 +94,11 @@ class UrlRulesMiddleware(BaseSpiderMiddleware):
 
 
 class AcknowledgeMiddleware:
-    """Tells the frontier what a callback gives, and which requests fail; a spider and a downloader middleware.
+    """Tells the frontier what a callback gives, and which requests fail; a spider and a downloader
+    middleware.
 
-    To stand next to the engine in both: nothing may change an output after it. Without it a request is done when
-    the engine no longer has it, which is a little later, and nothing is known of failures.
+    To stand next to the engine in both: nothing may change an output after it. Without it a request is done
+    when the engine no longer has it, which is a little later, and nothing is known of failures.
     """
 
     def __init__(self, crawler: Crawler) -> None:

@@ -153,8 +153,8 @@ _SAMPLE = 500
 
 
 def _rebuild_if_torn(state: State) -> None:
-    """Rebuild the filter from the store if it lacks keys. The machine was restarted: after the death of a process
-    the filter has every key, after that of the machine its pages may not have reached the disk.
+    """Rebuild the filter from the store if it lacks keys. The machine was restarted: after the death of a
+    process the filter has every key, after that of the machine its pages may not have reached the disk.
 
     Raises:
         StateCorrupt: the store cannot be read.
@@ -185,8 +185,8 @@ def _rebuild_if_torn(state: State) -> None:
     state.replace_filter(new)
     state.recovered["filter"] = count
     state.notices.append(
-        f"The filter in {state.directory} lacked keys that the exact store has: it was rebuilt from the {count:,} "
-        "keys of the store"
+        f"The filter in {state.directory} lacked keys that the exact store has: it was rebuilt from the "
+        f"{count:,} keys of the store"
     )
 
 

@@ -79,9 +79,10 @@ def not_imported(seen: Path) -> str:
 def unclean(state: State) -> str:
     """Return the notice of a state without a frontier whose last process was killed."""
     return (
-        f"The last run on {state.directory} did not end in order, and it had no frontier. What it had seen is "
-        "here, but requests that it had scheduled and not sent are marked as seen too, and if Scrapy's own "
-        "queue lost them their pages are not crawled. Start in an empty directory to be sure of every page"
+        f"The last run on {state.directory} did not end in order, and it had no frontier. What it had seen "
+        "is here, but requests that it had scheduled and not sent are marked as seen too, and if Scrapy's "
+        "own queue lost them their pages are not crawled. Start in an empty directory to be sure of every "
+        "page"
     )
 
 

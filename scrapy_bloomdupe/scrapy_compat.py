@@ -124,6 +124,15 @@ def fail_at_end(crawler: Crawler) -> None:
     crawler.signals.connect(on_closed, signal=signals.spider_closed, weak=False)
 
 
+def has_middlewares(crawler: Crawler, name: str) -> bool:
+    """Return whether a class of this name is among the spider middlewares and the downloader middlewares."""
+    engine: Any = crawler.engine
+    return all(
+        any(type(middleware).__name__ == name for middleware in manager.middlewares)
+        for manager in (engine.scraper.spidermw, engine.downloader.middleware)
+    )
+
+
 def is_closing(crawler: Crawler) -> bool:
     """Return whether the engine has begun to close the spider."""
     engine: Any = crawler.engine
@@ -150,14 +159,24 @@ class Downloads:
     """What the downloader and the scraper of a crawl are at.
 
     A request leaves them only after its successor was scheduled, or the output of its callback or errback was
-    consumed and its items have left the pipelines. While a redirection's target is being scheduled its request
-    is in none of them.
+    consumed and its items have left the pipelines. While a redirection's target is being scheduled its
+    request is in none of them.
+
+    Raises:
+        ConfigurationError: the downloader is not Scrapy's, and does not say what it is at.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         engine: Any = crawler.engine
         self._scraper = engine.scraper
         self._downloader = engine.downloader
+        missing = [name for name in ("active", "slots", "get_slot_key") if not hasattr(self._downloader,
+        name)] if missing:
+            raise ConfigurationError(
+                f"DOWNLOADER = {crawler.settings['DOWNLOADER']!r} has no {', '.join(missing)}, by which it "
+                "is known what is being downloaded. Take Scrapy's downloader, or set BLOOMDUPE_FRONTIER = "
+                "False: then only what was seen is kept"
+            )
         #: The download slot of a request.
         self.slot_of: Callable[[Request], str] = engine.downloader.get_slot_key
 
@@ -250,9 +269,9 @@ def _is_lifo(settings: BaseSettings, name: str) -> bool:
 
 def _foreign_queue(name: str, value: Any) -> ConfigurationError:
     return ConfigurationError(
-        f"{name} = {value!r} is none of Scrapy's own queues, whose order scrapy-bloomdupe keeps in a queue that "
-        "survives a kill. Take one of Scrapy's, or set BLOOMDUPE_FRONTIER = False to keep yours: then only what "
-        "was seen is kept, and a crawl that is killed loses what waited in your queue"
+        f"{name} = {value!r} is none of Scrapy's own queues, whose order scrapy-bloomdupe keeps in a queue "
+        "that survives a kill. Take one of Scrapy's, or set BLOOMDUPE_FRONTIER = False to keep yours: then "
+        "only what was seen is kept, and a crawl that is killed loses what waited in your queue"
     )
 
 
@@ -266,8 +285,8 @@ def replace_queues(crawler: Crawler, make: Callable[[Any, bool], tuple[Any, Any]
     """Give the scheduler other queues; called by the duplicate filter when it is opened.
 
     Args:
-        make: gets Scrapy's memory queue, and whether there is no disk queue; returns a disk queue and a memory
-            queue.
+        make: gets Scrapy's memory queue, and whether there is no disk queue; returns a disk queue and a
+            memory queue.
     """
     scheduler = _scheduler_of(crawler)
     has_disk = scheduler.dqs is not None
@@ -277,8 +296,8 @@ def replace_queues(crawler: Crawler, make: Callable[[Any, bool], tuple[Any, Any]
 
 
 def hide_jobdir(crawler: Crawler) -> None:
-    """Keep the scheduler that is being made from opening a queue in the ``JOBDIR``: the crawl is refused, and an
-    error of Scrapy's about the queue would come before ours."""
+    """Keep the scheduler that is being made from opening a queue in the ``JOBDIR``: the crawl is refused, and
+    an error of Scrapy's about the queue would come before ours."""
     settings = crawler.settings
     was_frozen, settings.frozen = settings.frozen, False
     settings.set("JOBDIR", None, priority="cmdline")
@@ -291,8 +310,8 @@ _QUEUE_NAME, _INDEX_NAME = "requests.queue", "active.json"
 class QueueMark:
     """The file ``active.json`` in a job directory: with a number in it Scrapy's own queues refuse to start.
 
-    Without it Scrapy, started without us, would find an empty queue and end as finished. Scrapy reads the file
-    before our queue is opened, so it has to be taken away for a moment.
+    Without it Scrapy, started without us, would find an empty queue and end as finished. Scrapy reads the
+    file before our queue is opened, so it has to be taken away for a moment.
     """
 
     def __init__(self, jobdir: Path) -> None:
@@ -352,7 +371,8 @@ class QueueMark:
         except OSError as exc:
             raise StateUnusable(
                 exc.errno,
-                f"cannot write {self._path}: {exc.strerror}; check the permissions and the free space of the disk",
+                f"cannot write {self._path}: {exc.strerror}; check the permissions and the free space of the "
+                "disk",
             ) from exc
 
 

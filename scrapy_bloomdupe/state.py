@@ -77,6 +77,9 @@ class State:
         self.notices: list[str] = []
         self.open_seconds = 0.0
         self.is_new = False
+        #: Whether pages of the LMDB file may be torn, since the machine was restarted or the file was
+        #: changed.
+        self.is_suspect = False
         #: What was rebuilt when it was opened, by name.
         self.recovered: dict[str, int] = {}
         self._replaced: LocalFilter | None = None
@@ -157,6 +160,11 @@ class State:
         # Another thread may be about to sync it.
         self._replaced = self.filter
         self.filter = self.seen.filter = filter
+
+    def verified(self) -> None:
+        """All pages were read, and are whole."""
+        self.is_suspect = False
+        self._lock.looked_at()
 
     def num_bytes(self) -> int:
         """Return the bytes of all files."""

@@ -89,21 +89,22 @@ def closing(state: State, watch: Watch, rules: Iterable[str]) -> None:
 
 
 def left_waiting(state: State, watch: Watch, settings: BaseSettings) -> None:
-    """Warn of requests that were scheduled, not sent, and are not in a disk queue, where there is no frontier:
-    they are marked as seen and nobody has them. With a JOBDIR those that Scrapy could not serialize."""
+    """Warn of requests that were scheduled, not sent, and are not in a disk queue, where there is no
+    frontier: they are marked as seen and nobody has them. With a JOBDIR those that Scrapy could not
+    serialize."""
     waiting = watch.value("scheduler/enqueued/memory") - watch.value("scheduler/dequeued/memory")
     if waiting:
         if settings.get("JOBDIR"):
             text = (
-                "%d requests were scheduled and not sent, and Scrapy could not write them to the JOBDIR (callbacks "
-                "that are no methods of the spider, such as lambdas): they are lost, and marked as seen in %s. "
-                "SCHEDULER_DEBUG shows them; use methods as callbacks"
+                "%d requests were scheduled and not sent, and Scrapy could not write them to the JOBDIR "
+                "(callbacks that are no methods of the spider, such as lambdas): they are lost, and marked "
+                "as seen in %s. SCHEDULER_DEBUG shows them; use methods as callbacks"
             )
         else:
             text = (
-                "%d requests were scheduled and not sent. There is no JOBDIR to keep them, and they are marked as "
-                "seen in %s: the next run will not crawl them. Set JOBDIR, or leave BLOOMDUPE_FRONTIER on, to stop "
-                "and resume a crawl"
+                "%d requests were scheduled and not sent. There is no JOBDIR to keep them, and they are "
+                "marked as seen in %s: the next run will not crawl them. Set JOBDIR, or leave "
+                "BLOOMDUPE_FRONTIER on, to stop and resume a crawl"
             )
         logger.warning(text, waiting, state.directory, extra={"spider": watch.spider})
 

@@ -1,9 +1,9 @@
 """Local feeds, kept as old as the queue: a page is done when its items are in their files.
 
-``Feeds`` knows which bytes of each file are of pages that are not acknowledged. Every commit says how long each
-file is and where those bytes are, so that the run after a kill cuts them off, and a page that is crawled again
-has its items in the file once. Local files of JSON lines and CSV that are appended to; what Scrapy stores when a
-crawl ends (S3, FTP, compressed files) is lost with the process.
+``Feeds`` knows which bytes of each file are of pages that are not acknowledged. Every commit says how long
+each file is and where those bytes are, so that the run after a kill cuts them off, and a page that is crawled
+again has its items in the file once. Local files of JSON lines and CSV that are appended to; what Scrapy
+stores when a crawl ends (S3, FTP, compressed files) is lost with the process.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Feeds:
         self._changed = False
 
     def cut(self) -> list[str]:
-        """Cut off what an earlier run wrote of pages that it had not acknowledged, a torn last line included, and
-        return the files.
+        """Cut off what an earlier run wrote of pages that it had not acknowledged, a torn last line included,
+        and return the files.
 
         Raises:
             OSError: a file could not be read or written.
@@ -189,7 +189,8 @@ class Feeds:
 
 
 class _File:
-    """What a file has in it: its first *length* bytes count, but for *ranges*, and then come those of *rest*."""
+    """What a file has in it: its first *length* bytes count, but for *ranges*, and then come those of
+    *rest*."""
 
     def __init__(self, inode: int, length: int, ranges: list[tuple[int, int]], rest: bytes) -> None:
         self.inode = inode
@@ -273,14 +274,14 @@ def _cut_torn_line(path: Path) -> bool:
 
 def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size
+        return Path(path).stat().st_size
     except OSError:
         return 0
 
 
 def _inode(path: str) -> int:
     try:
-        return os.stat(path).st_ino
+        return Path(path).stat().st_ino
     except OSError:
         return 0
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, DontCloseSpider, IgnoreRequest
@@ -35,6 +35,7 @@ from scrapy_bloomdupe.scrapy_compat import (
     is_closing,
 )
 from scrapy_bloomdupe.state import State
+from scrapy_bloomdupe.stores.environment import Verification
 from scrapy_bloomdupe.stores.lmdb import GROUP_SIZE
 from scrapy_bloomdupe.watch import Watch
 
@@ -47,6 +48,9 @@ logger = logging.getLogger(__name__)
 INCOMPLETE = "bloomdupe_incomplete"
 #: ``finish_reason`` of a crawl that was stopped because a commit failed.
 COMMIT_FAILED = "bloomdupe_commit_failed"
+
+#: ``finish_reason`` of a crawl whose file was found to be torn while it ran.
+DAMAGED = "bloomdupe_damaged"
 
 # Seconds from a change to its commit, with a frontier (what is not written is done twice after a kill)...
 _INTERVAL = 0.03
@@ -109,6 +113,7 @@ class GroupCommit:
         self._seconds = 0.0
         self._not_before = 0.0
         self._syncer: Syncer | None = None
+        self._verification: Verification | None = None
         #: Whether a commit failed with a frontier: nothing is written any more.
         self.failed = False
 
@@ -140,8 +145,17 @@ class GroupCommit:
         """Begin; the spider is open."""
         self._watch.count_on_flush()
         self._running = True
-        if not self._state.temporary:
-            self._syncer = Syncer(self._state.sync, _SYNC_INTERVAL)
+        state = self._state
+        if not state.temporary:
+            self._syncer = Syncer(state.sync, _SYNC_INTERVAL)
+        if state.is_suspect and state.environment is not None:
+            self._verification = Verification(state.environment.path)
+            logger.warning(
+                "The machine was restarted, or somebody else has changed %s, since the last run: its pages "
+                "are read beside the crawl, which ends if one of them is torn",
+                state.environment.path,
+                extra={"spider": self._watch.spider},
+            )
         crawler, queue = self._crawler, self.queue
         if queue is not None and crawler is not None:
             self._open_feeds(crawler, queue.store)
@@ -157,8 +171,8 @@ class GroupCommit:
             self._timer = call_later(wait, self._ring)
 
     def relieve(self) -> None:
-        """Write now if so much waits that the clock is too slow. May be called in the middle of a turn: nothing
-        is acknowledged."""
+        """Write now if so much waits that the clock is too slow. May be called in the middle of a turn:
+        nothing is acknowledged."""
         if self.queue is not None and self._state.num_waiting >= GROUP_SIZE:
             self._commit(acknowledge=False)
 
@@ -169,8 +183,8 @@ class GroupCommit:
         self.failed = True
         self._watch.count(stats.ERROR_COMMIT)
         logger.error(
-            "The frontier in %s could not be written: %s. The crawl is stopped: what was not written is crawled "
-            "again by the next run. Make room on the disk, and start it again",
+            "The frontier in %s could not be written: %s. The crawl is stopped: what was not written is "
+            "crawled again by the next run. Make room on the disk, and start it again",
             self._state.directory,
             message(exc) or repr(exc),
             extra={"spider": self._watch.spider},
@@ -183,8 +197,8 @@ class GroupCommit:
         """Write the last group; the state is closed next.
 
         Args:
-            reason: why the crawl ended. A callback that closes the spider has not given all of its output: what
-                left the engine since then is not acknowledged.
+            reason: why the crawl ended. A callback that closes the spider has not given all of its output:
+                what left the engine since then is not acknowledged.
         """
         self._running = False
         if self._timer is not None:
@@ -192,6 +206,10 @@ class GroupCommit:
             self._timer = None
         if self._syncer is not None:
             self._syncer.stop()
+        if self._verification is not None:
+            self._look_at_verification()
+        if self._verification is not None:
+            self._verification.stop()
         for task in self._tasks:
             task.stop()
         queue, crawler = self.queue, self._crawler
@@ -209,7 +227,8 @@ class GroupCommit:
         self._watch.stop()
 
     def _ring(self) -> None:
-        # In a later turn than whatever this one has begun: an engine that a callback asks to close knows by then.
+        # In a later turn than whatever this one has begun: an engine that a callback asks to close knows by
+        # then.
         call_soon(self._tick)
 
     def _tick(self) -> None:
@@ -219,9 +238,33 @@ class GroupCommit:
         self._watch.flush()
         if self._syncer is not None and (error := self._syncer.take_error()) is not None:
             self._watch.failed(stats.ERROR_SYNC, error)
+        if self._verification is not None:
+            self._look_at_verification()
         self._commit(acknowledge=True)
         for task in self._tasks:
             task.tick()
+
+    def _look_at_verification(self) -> None:
+        verification, crawler = self._verification, self._crawler
+        if verification is None or verification.problems is None:
+            return
+        self._verification = None
+        if not verification.problems:
+            self._state.verified()
+            logger.info("All pages of %s are whole", verification.path, extra={"spider": self._watch.spider})
+            return
+        self.failed = True
+        self._watch.count(stats.ERROR_OPEN)
+        logger.error(
+            "The crawl ends: %s is torn: %s. Restore it from a copy, or move its directory aside to start "
+            "from nothing",
+            verification.path,
+            verification.problems[0],
+            extra={"spider": self._watch.spider},
+        )
+        if crawler is not None:
+            fail_at_end(crawler)
+            close_spider(crawler, DAMAGED)
 
     def _commit(self, *, acknowledge: bool) -> None:
         if self.failed:
@@ -327,15 +370,15 @@ class GroupCommit:
         self._feeds.watch()
         if unsafe := self._feeds.unsafe():
             logger.warning(
-                "Items of these feeds are only stored when the crawl ends, and are lost if it is killed, while "
-                "their pages count as done: %s. Local files without postprocessing are complete",
+                "Items of these feeds are only stored when the crawl ends, and are lost if it is killed, "
+                "while their pages count as done: %s. Local files without postprocessing are complete",
                 ", ".join(unsafe),
                 extra=extra,
             )
         if store.num_done and (overwriting := self._feeds.overwriting()):
             logger.warning(
-                "This job goes on, and these feeds are overwritten: %s. The items of earlier runs are no more in "
-                "them; use -o, or overwrite: False",
+                "This job goes on, and these feeds are overwritten: %s. The items of earlier runs are no "
+                "more in them; use -o, or overwrite: False",
                 ", ".join(overwriting),
                 extra=extra,
             )
@@ -344,14 +387,16 @@ class GroupCommit:
         held, extra = list(queue.held), {"spider": self._watch.spider}
         for request in held[:5]:
             logger.warning(
-                "Not written, since its callback is no method of the spider or it holds what cannot be pickled: %s",
+                "Not written, since its callback is no method of the spider or it holds what cannot be "
+                "pickled: %s",
                 request,
                 extra=extra,
             )
         if held:
             logger.warning(
                 "%d requests are in memory only. The next run crawls the pages that produced them again, and "
-                "makes the start requests among them; what other code scheduled is gone, but not marked as seen",
+                "makes the start requests among them; what other code scheduled is gone, but not marked as "
+                "seen",
                 len(held),
                 extra=extra,
             )
@@ -360,16 +405,18 @@ class GroupCommit:
 class SpiderState:
     """``spider.state``, kept as old as the queue. Made when the spider is open, after Scrapy's extension.
 
-    Scrapy writes its file after our last commit, and only when a crawl ends in order: a file that is another one
-    than when the last run began is newer than what we have.
+    Scrapy writes its file after our last commit, and only when a crawl ends in order: a file that is another
+    one than when the last run began is newer than what we have.
     """
 
     def __init__(self, store: LmdbFrontier, jobdir: Path, crawler: Crawler) -> None:
         self._store = store
-        self._spider: Any = crawler.spider
+        self._spider = cast("Any", crawler.spider)
         file = _digest_of(jobdir / "spider.state")
         kept = store.note(b"state")
-        if kept is not None and (kept[:16] == file or not hasattr(self._spider, "state")):
+        # Of a job that is over Scrapy's file knows, if it is the same job directory.
+        goes_on = store.num_pending > 0 or not store.was_in_order
+        if kept is not None and goes_on and (kept[:16] == file or not hasattr(self._spider, "state")):
             self._spider.state = pickle.loads(kept[16:])
         self._file = file
         self._saved = b""
@@ -399,8 +446,8 @@ class SpiderState:
         if pause > 1 and not self._is_slow:
             self._is_slow = True
             logger.warning(
-                "spider.state takes %.0f ms to save: it is saved every %.0f s, and after a kill it can be as much "
-                "older than the queue. Keep less in it",
+                "spider.state takes %.0f ms to save: it is saved every %.0f s, and after a kill it can be as "
+                "much older than the queue. Keep less in it",
                 seconds * 1000,
                 pause,
                 extra={"spider": self._spider},
@@ -419,8 +466,8 @@ def _digest_of(path: Path) -> bytes:
 class Syncer:
     """Calls *sync* every *interval_s* seconds in a thread of its own until ``stop``.
 
-    ``kill -9`` needs no sync, a power loss does. An msync of scattered pages takes seconds, for which a reactor
-    must not wait.
+    ``kill -9`` needs no sync, a power loss does. An msync of scattered pages takes seconds, for which a
+    reactor must not wait.
     """
 
     def __init__(self, sync: Callable[[], None], interval_s: float) -> None:

@@ -1,8 +1,8 @@
 """Pending requests in the LMDB file of the seen-set.
 
-``LmdbFrontier`` is a participant of ``stores.environment``: its records, the seen keys and the acknowledgements
-of one group are committed in one transaction, so that after a crash a key is in the file only if the record of
-its request was, and a record is gone only if all that its request produced is there.
+``LmdbFrontier`` is a participant of ``stores.environment``: its records, the seen keys and the
+acknowledgements of one group are committed in one transaction, so that after a crash a key is in the file
+only if the record of its request was, and a record is gone only if all that its request produced is there.
 
 Databases: ``pending`` and ``failed`` hold records under (bucket, number), ``buckets`` says what a bucket is,
 ``starts`` counts start requests, ``frontier`` has the counters and ``spider.state``.
@@ -26,8 +26,8 @@ _NUMBER = struct.Struct(">Q")
 _KEY = struct.Struct(">IQ")
 # Frozen: version, whether the last run ended in order, the next number, requests that are done.
 _COUNTERS = struct.Struct("<BBQQ")
-# Frozen: the first number of the run that wrote this, how often that run made the start request, and how often
-# earlier runs had, beyond that.
+# Frozen: the first number of the run that wrote this, how often that run made the start request, and how
+# often earlier runs had, beyond that.
 _START = struct.Struct("<QII")
 _VERSION = 1
 
@@ -51,7 +51,8 @@ class Bucket:
         stored: whether the file says what it is.
         active: whether the queue pops from it.
         live: numbers of requests that come next, the next one last (LIFO) or first (FIFO).
-        rest: LIFO: numbers below it are in the file only; FIFO: numbers from it on; None: all are in ``live``.
+        rest: LIFO: numbers below it are in the file only; FIFO: numbers from it on; None: all are in
+            ``live``.
     """
 
     __slots__ = ("active", "failed", "live", "number", "priority", "rest", "slot", "start", "stored")
@@ -537,8 +538,8 @@ def _counters(environment: Environment, data: bytes | None) -> tuple[bool, int, 
 
 def _damaged(environment: Environment, what: str) -> StateCorrupt:
     return StateCorrupt(
-        f"{environment.path}: {what} does not match its checksum; the file was left as it is. Restore it from "
-        "a copy, or move its directory aside to start from nothing"
+        f"{environment.path}: {what} does not match its checksum; the file was left as it is. Restore it "
+        "from a copy, or move its directory aside to start from nothing"
     )
 
 

@@ -1,7 +1,7 @@
 """The queue of pending requests: order, memory, and what is in flight.
 
-``FrontierQueue`` is what Scrapy's ``Scheduler`` has as its disk queue, ``MemoryQueue`` what it has as its memory
-queue. Both keep Scrapy's order. Invariants, together with ``frontier.lmdb`` and ``frontier.group``:
+``FrontierQueue`` is what Scrapy's ``Scheduler`` has as its disk queue, ``MemoryQueue`` what it has as its
+memory queue. Both keep Scrapy's order. Invariants, together with ``frontier.lmdb`` and ``frontier.group``:
 
 1. A key becomes durable in the transaction that holds the pending record of the request that set it.
 2. A record is deleted only in a transaction that holds all that its request produced.

@@ -46,8 +46,8 @@ class RequestWriter:
         """Return the bytes of *request*.
 
         Raises:
-            Exception: it cannot be serialized: a callback that is no method of the spider, a value that cannot
-                be pickled.
+            Exception: it cannot be serialized: a callback that is no method of the spider, a value that
+                cannot be pickled.
         """
         if type(request) is not self._plain:
             return pickle.dumps(request.to_dict(spider=self._spider), protocol=_PROTOCOL)

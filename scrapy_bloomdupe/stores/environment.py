@@ -12,6 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -83,7 +87,6 @@ class Environment:
         *,
         map_size: int = INITIAL_MAP_SIZE,
         readonly: bool = False,
-        walk: bool = False,
         sync: bool = False,
     ) -> Environment:
         """Open what is there.
@@ -91,7 +94,6 @@ class Environment:
         Args:
             sync: bring every commit to the disk, in an order that keeps the file whole if the machine goes
                 down; a few milliseconds each. Else the file can be torn by that, not by ``kill -9``.
-            walk: look at every page before, see ``verify``: a torn one can end the process that reads it.
 
         Raises:
             StateNotFound: nothing is there.
@@ -104,16 +106,8 @@ class Environment:
             raise StateUnusable(21, f"{path} is not a file; move it aside. Nothing was deleted")
         if path.stat().st_size == 0:
             # LMDB takes an empty file for a new one: all keys would be gone without a word.
-            raise _corrupt(path, "the file is empty")
-        if walk and (problems := verify(path)):
-            raise _corrupt(path, problems[0])
-        self = cls._open(path, max(map_size, path.stat().st_size + _HEADROOM), readonly=readonly, sync=sync)
-        try:
-            self._check_length()
-        except BaseException:
-            self.close()
-            raise
-        return self
+            raise corrupt(path, "the file is empty")
+        return cls._open(path, max(map_size, path.stat().st_size + _HEADROOM), readonly=readonly, sync=sync)
 
     @classmethod
     def _open(cls, path: Path, map_size: int, *, readonly: bool, sync: bool) -> Environment:
@@ -132,7 +126,7 @@ class Environment:
                 max_spare_txns=2,
             )
         except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as exc:
-            raise _corrupt(path, f"LMDB says {exc}") from exc
+            raise corrupt(path, f"LMDB says {exc}") from exc
         except (lmdb.Error, OSError) as exc:
             raise StateUnusable(
                 getattr(exc, "code", 0),
@@ -152,9 +146,9 @@ class Environment:
         try:
             return self._env.open_db(name, create=create)
         except lmdb.NotFoundError as exc:
-            raise _corrupt(self.path, f"it has no database {name!r}") from exc
+            raise corrupt(self.path, f"it has no database {name!r}") from exc
         except (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError) as exc:
-            raise _corrupt(self.path, f"LMDB says {exc}") from exc
+            raise corrupt(self.path, f"LMDB says {exc}") from exc
         except lmdb.Error as exc:
             raise _store_error(self.path, "write to", exc) from exc
 
@@ -279,19 +273,29 @@ class Environment:
                 size *= 2
             self._env.set_mapsize(size)
 
-    def _check_length(self) -> None:
+    @property
+    def is_short(self) -> bool:
+        """Whether the file has fewer bytes than its pages need. Pages at its end that were taken and given
+        back
+        within one transaction are never written, so a short file may be whole: ``verify`` tells."""
+        needed: int = (self._env.info()["last_pgno"] + 1) * self._page_size
+        return self.path.stat().st_size < needed
+
+    def extend(self) -> None:
+        """Make a short file as long as its pages need: who reads a page behind its end is killed (SIGBUS).
+
+        Raises:
+            StoreError: the system refused.
+        """
         needed = (self._env.info()["last_pgno"] + 1) * self._page_size
-        found = self.path.stat().st_size
-        if found >= needed:
-            return
-        # Pages at the very end that were taken and given back within one transaction are never
-        # written, so a short file may be whole: only the walk tells. It does not map the file.
-        if problems := verify(self.path):
-            raise _corrupt(self.path, f"the file has {found} bytes, its pages need {needed}: {problems[0]}")
+        try:
+            os.truncate(self.path, needed)
+        except OSError as exc:
+            raise _store_error(self.path, "extend", exc) from exc
 
 
 def verify(path: Path) -> list[str]:
-    """Return what is wrong with the pages of a closed LMDB file; empty: nothing.
+    """Return what is wrong with the pages of an LMDB file that nobody writes to; empty: nothing.
 
     Reads the file without LMDB, so that no damage can kill the process. About ten seconds per 10^6 keys.
     """
@@ -302,7 +306,53 @@ def verify(path: Path) -> list[str]:
         return [str(exc)]
 
 
-def _corrupt(path: Path, what: str) -> StateCorrupt:
+class Verification:
+    """``verify`` beside a crawl that writes to the file: a thread that waits for a process of its own.
+
+    The process holds a read transaction, so that no page is used again while it reads, and a torn page, or
+    the time that it takes, is not the crawl's.
+
+    Attributes:
+        problems: what was found; None: it is under way, or was stopped.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problems: list[str] | None = None
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "scrapy_bloomdupe.stores.environment", os.fsencode(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._thread = threading.Thread(target=self._wait, name="bloomdupe-verify", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the process, and wait for the thread."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        self._thread.join()
+
+    def _wait(self) -> None:
+        output, _ = self._process.communicate()
+        if self._process.returncode in (0, 1):
+            self.problems = output.decode(errors="replace").splitlines()
+        elif self._process.returncode != -signal.SIGTERM:
+            self.problems = [f"the process that read it ended with {self._process.returncode}"]
+
+
+def _main(path: Path) -> int:
+    env = lmdb.open(os.fsencode(path), subdir=False, readonly=True, max_dbs=_MAX_DATABASES)
+    with env.begin():
+        problems = verify(path)
+    for problem in problems:
+        sys.stdout.write(problem + "\n")
+    return 1 if problems else 0
+
+
+def corrupt(path: Path, what: str) -> StateCorrupt:
+    """Return the error of a file that does not check out."""
     return StateCorrupt(
         f"{path}: {what}; the file was left as it is. Restore it from a copy, or move its directory "
         "aside to start anew"
@@ -313,3 +363,7 @@ def _store_error(path: Path, verb: str, exc: Exception) -> StoreError:
     with contextlib.suppress(AttributeError):
         return StoreError(exc.code, f"cannot {verb} {path}: {exc}")  # type: ignore[attr-defined]
     return StoreError(getattr(exc, "errno", 0) or 0, f"cannot {verb} {path}: {exc}")
+
+
+if __name__ == "__main__":
+    sys.exit(_main(Path(sys.argv[1])))
