@@ -170,8 +170,9 @@ class Downloads:
         engine: Any = crawler.engine
         self._scraper = engine.scraper
         self._downloader = engine.downloader
-        missing = [name for name in ("active", "slots", "get_slot_key") if not hasattr(self._downloader,
-        name)] if missing:
+        names = "active", "slots", "get_slot_key"
+        missing = [name for name in names if not hasattr(self._downloader, name)]
+        if missing:
             raise ConfigurationError(
                 f"DOWNLOADER = {crawler.settings['DOWNLOADER']!r} has no {', '.join(missing)}, by which it "
                 "is known what is being downloaded. Take Scrapy's downloader, or set BLOOMDUPE_FRONTIER = "
