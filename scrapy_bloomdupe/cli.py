@@ -24,6 +24,7 @@ import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
 from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.building import FilterValues
+from scrapy_bloomdupe.cli_export import add_export
 from scrapy_bloomdupe.cli_forget import add_forget
 from scrapy_bloomdupe.cli_frontier import add_pending, frontier_info, print_frontier
 from scrapy_bloomdupe.cli_gate import add_gate
@@ -133,9 +134,10 @@ def _parser(prog: str = "bloomdupe") -> argparse.ArgumentParser:
 
     cli_remote.add_clear(command)
 
-    sub = command("import", run_import, "Read what Scrapy or scrapy-redis has seen into a seen-set.")
+    sub = command("import", run_import, "Take over a stock Scrapy job, or what scrapy-redis has seen.")
     add_import(sub)
     _add_filter(sub)
+    add_export(command)
     add_commands(command, commands)
     add_gate(commands)
     return parser

@@ -1,6 +1,6 @@
-"""Where can an import come from? Scrapy's ``requests.seen`` and a set of scrapy-redis, as one form for both.
+"""Sources of an import: ``requests.seen`` of stock Scrapy and a set of scrapy-redis, as one form.
 
-They are only read, and say at the end what of them was no key.
+A ``Source`` is only read, and says at the end what of it was no key.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from scrapy_bloomdupe.importing import ImportCounts, open_seen, read_seen
 from scrapy_bloomdupe.redisset import SetCounts, find_set, read_set, size_of
 from scrapy_bloomdupe.remote.client import Server
+from scrapy_bloomdupe.stockjob import ImportCounts, open_seen, read_seen
 
 
 class Source(Protocol):

@@ -15,9 +15,9 @@ import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.auditwatch import publish_audit
 from scrapy_bloomdupe.errors import RemoteError, message
-from scrapy_bloomdupe.importing import SEEN_NAME
 from scrapy_bloomdupe.shared.seen import SharedSeen
 from scrapy_bloomdupe.state import State
+from scrapy_bloomdupe.stockjob import SEEN_NAME
 from scrapy_bloomdupe.stores.sql import SqlStore
 from scrapy_bloomdupe.watch import Watch
 

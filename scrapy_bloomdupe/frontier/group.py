@@ -62,7 +62,9 @@ _LEAST_PAUSE = 15
 _MAX_BACKOFF = 100
 # ... and brought to the disk this often, in a thread.
 _SYNC_INTERVAL = 60.0
-# ``spider.state`` is pickled for at most this share of the time.
+# Bytes of ``spider.state`` that every commit can have: a millisecond. A larger one is saved less often, so that
+# it takes at most this share of the time.
+_SMALL_STATE = 64_000
 _STATE_SHARE = 0.02
 
 
@@ -424,7 +426,7 @@ class SpiderState:
         self._is_slow = False
 
     def save(self, *, at_once: bool = False) -> None:
-        """Let the next commit have the state, if it has changed. A large one waits, see ``_STATE_SHARE``."""
+        """Let the next commit have the state, if it has changed. A large one waits, see ``_SMALL_STATE``."""
         started = time.perf_counter()
         if started < self._not_before and not at_once:
             return
@@ -441,6 +443,8 @@ class SpiderState:
         if state != self._saved:
             self._saved = state
             self._store.set_note(b"state", self._file + state)
+        if len(state) <= _SMALL_STATE:
+            return
         seconds = time.perf_counter() - started
         pause = seconds / _STATE_SHARE
         if pause > 1 and not self._is_slow:
