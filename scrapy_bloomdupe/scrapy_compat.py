@@ -155,6 +155,10 @@ def is_closed_from_outside(crawler: Crawler, reason: str) -> bool:
     return ours or reason in _FROM_OUTSIDE or (reason == "shutdown" and not engine.running)
 
 
+# Hosts whose slots are known.
+_HOSTS = 10_000
+
+
 class Downloads:
     """What the downloader and the scraper of a crawl are at.
 
@@ -178,8 +182,24 @@ class Downloads:
                 "is known what is being downloaded. Take Scrapy's downloader, or set BLOOMDUPE_FRONTIER = "
                 "False: then only what was seen is kept"
             )
-        #: The download slot of a request.
-        self.slot_of: Callable[[Request], str] = engine.downloader.get_slot_key
+        # By scheme and host: their slots, which Scrapy would parse each URL for. By IP they can change.
+        self._by_host = not getattr(self._downloader, "ip_concurrency", 0)
+        self._slots: dict[str, str] = {}
+
+    def slot_of(self, request: Request) -> str:
+        """Return the download slot of a request."""
+        url = request.url
+        # Behind the slashes of the scheme: everything that follows the next one does not matter.
+        end = url.find("/", len("https://")) if url.startswith(("http://", "https://")) else -1
+        if end < 0 or "download_slot" in request.meta or not self._by_host:
+            return self._downloader.get_slot_key(request)  # type: ignore[no-any-return]
+        host = url[:end]
+        slot = self._slots.get(host)
+        if slot is None:
+            if len(self._slots) >= _HOSTS:
+                self._slots.clear()
+            slot = self._slots[host] = self._downloader.get_slot_key(request)
+        return slot
 
     def active(self, slot: str) -> int:
         """Return the number of active downloads of a slot."""

@@ -62,8 +62,8 @@ _LEAST_PAUSE = 15
 _MAX_BACKOFF = 100
 # ... and brought to the disk this often, in a thread.
 _SYNC_INTERVAL = 60.0
-# Bytes of ``spider.state`` that every commit can have: a millisecond. A larger one is saved less often, so that
-# it takes at most this share of the time.
+# Bytes of ``spider.state`` that every commit can have: a millisecond. A larger one is saved less often, so
+# that it takes at most this share of the time.
 _SMALL_STATE = 64_000
 _STATE_SHARE = 0.02
 

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 from scrapy_bloomdupe.errors import BloomdupeError, StoreError
 from scrapy_bloomdupe.frontier.lmdb import Bucket, LmdbFrontier, record, split
-from scrapy_bloomdupe.frontier.serialize import RequestWriter, load
+from scrapy_bloomdupe.frontier.serialize import RequestReader, RequestWriter
 from scrapy_bloomdupe.scrapy_compat import Downloads, QueueOrder
 from scrapy_bloomdupe.stores.lmdb import GROUP_SIZE
 
@@ -160,6 +160,7 @@ class FrontierQueue:
         self._on_full = on_full
         self._on_error = on_error
         self._write = RequestWriter(spider)
+        self._load = RequestReader(spider)
         self._slots: dict[str, _Slot] = {}
         self._names: list[str] = []
         self._last: str | None = None
@@ -523,7 +524,7 @@ class FrontierQueue:
         key, serialized = split(data)
         if "retry_times" in request.meta:
             # It has used up its retries; the next run has its own.
-            again = load(serialized, self._spider)
+            again = self._load(serialized)
             again.meta.pop("retry_times", None)
             serialized = self._write(again)
         if key is None:
@@ -640,7 +641,7 @@ class FrontierQueue:
         try:
             if data is None:
                 raise ValueError("its record is damaged")
-            return load(split(data)[1], self._spider)
+            return self._load(split(data)[1])
         except Exception as exc:
             self.stuck[number] = f"{type(exc).__name__}: {exc}"
             logger.error(
