@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from crawling import FILTER, FollowAll, run, running, scrapy
-from mocksite import Area, Site, mock_site
+from mocksite import Site, mock_site
 from scrapy import Request
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response
@@ -265,5 +265,3 @@ def test_the_mark_of_a_job_that_is_refused_stays(site: Site, tmp_path: Path) -> 
 
 class OwnQueue:
     """A queue of the user's own."""
-
-

@@ -314,6 +314,9 @@ class LmdbFrontier:
 
     def begin(self) -> None:
         """From the next commit on this run is one that has not ended in order."""
+        # A number that no request has: a run without new requests has a first number of its own, too.
+        self.next += 1
+        self.first = self.next
         self._in_order, self._changed = False, True
 
     def end_in_order(self) -> None:
