@@ -349,6 +349,7 @@ class BloomDupeFilter(JudgingFilter):
             retry_failed=read.retry_failed,
             key_of=self._asked.key,
             on_change=group.arm,
+            on_done=group.arm_soon,
             on_full=group.relieve,
             on_error=group.stop,
         )

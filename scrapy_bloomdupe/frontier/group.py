@@ -28,7 +28,6 @@ from scrapy_bloomdupe.frontier.lmdb import LmdbFrontier
 from scrapy_bloomdupe.frontier.queue import FrontierQueue
 from scrapy_bloomdupe.scrapy_compat import (
     call_later,
-    call_soon,
     close_spider,
     fail_at_end,
     is_closed_from_outside,
@@ -52,9 +51,11 @@ COMMIT_FAILED = "bloomdupe_commit_failed"
 #: ``finish_reason`` of a crawl whose file was found to be torn while it ran.
 DAMAGED = "bloomdupe_damaged"
 
-# Seconds from a change to its commit, with a frontier (what is not written is done twice after a kill)...
+# Seconds from a change to its commit, with a frontier...
 _INTERVAL = 0.03
-# ... without one...
+# ... and from the end of a request, which is crawled again after a kill if that is not written...
+_DONE_INTERVAL = 0.005
+# ... without a frontier...
 _SLOW_INTERVAL = 0.1
 # ... and never more than a sixteenth of the time...
 _LEAST_PAUSE = 15
@@ -110,6 +111,8 @@ class GroupCommit:
         self._feeds: Feeds | None = None
         self._done_before = 0
         self._timer: Any = None
+        # Whether the timer is that of ``arm_soon``.
+        self._is_soon = False
         self._running = False
         self._backoff = 0
         self._seconds = 0.0
@@ -169,8 +172,19 @@ class GroupCommit:
         """There is something for the next commit."""
         if self._timer is None and self._running:
             interval = _SLOW_INTERVAL if self.queue is None else _INTERVAL
-            wait = max(interval * 2**self._backoff, self._not_before - time.perf_counter())
-            self._timer = call_later(wait, self._ring)
+            self._arm(interval * 2**self._backoff)
+
+    def arm_soon(self) -> None:
+        """A request may be done."""
+        if not self._is_soon and self._running:
+            self._is_soon = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self._arm(_DONE_INTERVAL)
+
+    def _arm(self, interval: float) -> None:
+        wait = max(interval, self._not_before - time.perf_counter())
+        self._timer = call_later(wait, self._ring)
 
     def relieve(self) -> None:
         """Write now if so much waits that the clock is too slow. May be called in the middle of a turn:
@@ -231,10 +245,11 @@ class GroupCommit:
     def _ring(self) -> None:
         # In a later turn than whatever this one has begun: an engine that a callback asks to close knows by
         # then.
-        call_soon(self._tick)
+        self._is_soon = True
+        self._timer = call_later(0, self._tick)
 
     def _tick(self) -> None:
-        self._timer = None
+        self._timer, self._is_soon = None, False
         if not self._running:
             return
         self._watch.flush()

@@ -125,6 +125,7 @@ class FrontierQueue:
         retry_failed: whether requests that fail are kept for the next run.
         key_of: the key of a request; None: it has none.
         on_change: called when there is something for the next commit.
+        on_done: called when a request may be done.
         on_full: called when much of it waits.
         on_error: called with an error of the file.
 
@@ -146,6 +147,7 @@ class FrontierQueue:
         retry_failed: bool = False,
         key_of: Callable[[Request], bytes | None],
         on_change: Callable[[], None],
+        on_done: Callable[[], None],
         on_full: Callable[[], None],
         on_error: Callable[[Exception], None],
     ) -> None:
@@ -157,6 +159,7 @@ class FrontierQueue:
         self._retry_failed = retry_failed
         self._key_of = key_of
         self._on_change = on_change
+        self._on_done = on_done
         self._on_full = on_full
         self._on_error = on_error
         self._write = RequestWriter(spider)
@@ -281,7 +284,8 @@ class FrontierQueue:
                 if number < self.store.first:
                     self.num_resumed += 1
         if self.in_flight:
-            self._on_change()
+            # It is asked when the engine has room: another request may be done.
+            self._on_done()
         return request
 
     def peek(self) -> Request | None:
@@ -393,7 +397,7 @@ class FrontierQueue:
         entry = self._held.pop(request, None)
         if entry is not None:
             self.in_flight[request] = entry
-            self._on_change()
+            self._on_done()
 
     @property
     def held(self) -> Iterable[Request]:
@@ -465,7 +469,7 @@ class FrontierQueue:
         # Not acknowledged here: what it depends on may be in the middle of this turn.
         if not (entry.requests or entry.items or entry.holding):
             self._ready.append(entry)
-            self._on_change()
+            self._on_done()
 
     def acknowledge(self, *, late: bool) -> bool:
         """Acknowledge what is done; return whether there was anything. In a turn of its own only.
