@@ -24,7 +24,7 @@ MEANINGS = {
     "bloomdupe/redirect_pass": (
         "redirects to the page that was asked for, let pass; Scrapy's own filter loses these pages"
     ),
-    "bloomdupe/replayed": "requests that a killed run had pending, asked again from the journal",
+    "bloomdupe/resumed": "requests of earlier runs that this one found pending, and sent",
     "bloomdupe/pending": "requests scheduled and not finished when the run ended",
     "bloomdupe/done": "requests finished by this run, their items and links with them",
     "bloomdupe/keys": "what the filter knows now, earlier runs included",

@@ -83,7 +83,7 @@ def s02_resume(folder: Path, settings: Sequence[str], counts: Counts, stock: boo
     first, last = runs["stopped"].stats, runs["after kill"].stats if "after kill" in runs else {}
     numbers = {
         "pages fetched until the kill": killed,
-        "pending requests found after it": last.get("bloomdupe/replayed", 0),
+        "pending requests found after it": last.get("bloomdupe/resumed", 0),
         "pages fetched after it": answered.total() - killed,
         "pages lost": lost,
         "pages fetched twice (under way at the kill)": (answered - counts.answers).total(),

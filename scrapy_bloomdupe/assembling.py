@@ -132,12 +132,14 @@ def assemble(
     *,
     frontier: bool | None = None,
     sync: bool = False,
+    beside: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> State:
     """Open the parts that are there; nothing is written.
 
     Args:
         sync: see ``Environment.open``.
+        beside: whether pages that may be torn can be read beside a crawl; else they are read at once.
         clock: see ``State``.
         frontier: whether ``attach_frontier`` will be called.
 
@@ -159,7 +161,9 @@ def assemble(
     try:
         name = environment_name(filter.identity)
         if name is not None:
-            environment, is_suspect = _open_environment(directory / name, filter, lock, sync=sync)
+            environment, is_suspect = _open_environment(
+                directory / name, filter, lock, sync=sync, beside=beside
+            )
             if name == STORE_NAME:
                 store = _store(environment, frontier=bool(frontier))
             audit = _audit(environment, filter)
@@ -205,7 +209,8 @@ def attach_frontier(state: State, spider: str, *, wanted: bool, sync: bool = Fal
         if not has_one:
             state.set_identity({**state.filter.identity, FRONTIER_MARK: where})
     elif has_one and state.environment is not None:
-        if pending := FrontierView(state.environment).num_pending:
+        view = FrontierView(state.environment)
+        if pending := view.num_pending + view.num_failed:
             raise ConfigurationError(
                 f"the frontier is off (BLOOMDUPE_FRONTIER = False, or another SCHEDULER than Scrapy's), and "
                 f"{state.directory} holds {pending:,} pending requests that are marked as seen: their pages "
@@ -279,8 +284,13 @@ def _open_environment(
     lock: DirectoryLock,
     *,
     sync: bool,
+    beside: bool,
 ) -> tuple[Environment, bool]:
-    """Return the LMDB file, and whether its pages may be torn: they have to be read beside the crawl."""
+    """Return the LMDB file, and whether its pages may be torn: they have to be read beside the crawl.
+
+    Args:
+        beside: whether that is possible; else they are read before.
+    """
     directory = path.parent
     what = "an exact store" if path.name == STORE_NAME else "a frontier"
     if path.name != STORE_NAME and FRONTIER_MARK not in filter.identity:
@@ -290,16 +300,19 @@ def _open_environment(
             f"{filter.path} belongs to {what} {path.name}, which is not there; put it back, or move "
             f"{directory} aside to start from nothing. Nothing was changed"
         )
-    is_small = path.stat().st_size <= _READ_AT_ONCE
-    is_left = lock.is_as_left(path)
-    if is_small and not is_left and (problems := verify(path)):
-        raise corrupt(path, problems[0])
-    environment = Environment.open(path, sync=sync)
+    size = path.stat().st_size if path.is_file() else 0
+    is_left, is_small = lock.is_as_left(path), size <= _READ_AT_ONCE
+    is_suspect = not is_left and (filter.was_clean or not lock.same_boot)
+    # What is empty, or no file, is refused below.
+    if size and not is_left and (is_small or (is_suspect and not beside)):
+        if problems := verify(path):
+            raise corrupt(path, problems[0])
+        is_suspect = False
+    environment = Environment.open(path, sync=sync, extend=beside)
     try:
-        is_whole = is_left or is_small or (not filter.was_clean and lock.same_boot)
-        if environment.is_short:
-            environment.extend()
-            is_whole = is_small
+        if not is_small and path.stat().st_size != size:
+            # It was too short.
+            is_suspect = True
         filter_id, _ = read_meta(environment)
         if filter_id != filter.filter_id:
             raise StateCorrupt(
@@ -311,7 +324,7 @@ def _open_environment(
     except BaseException:
         environment.close()
         raise
-    return environment, not is_whole
+    return environment, is_suspect
 
 
 def _create_environment(directory: Path, filter: LocalFilter, *, sync: bool) -> Environment:  # noqa: A002

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,15 @@ from scrapy_bloomdupe.identity import SHARED_MARK
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.statefiles import locate, move_aside
-from scrapy_bloomdupe.stockjob import QUEUE_NAME, SEEN_NAME, STATE_NAME, dated, write_queue, write_seen
+from scrapy_bloomdupe.stockjob import (
+    QUEUE_NAME,
+    SEEN_NAME,
+    STATE_NAME,
+    dated,
+    read_state,
+    write_queue,
+    write_seen,
+)
 from scrapy_bloomdupe.stores.environment import corrupt, verify
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
@@ -61,6 +68,9 @@ def _export(arguments: argparse.Namespace) -> int:
         state = assemble(directory, lock)
         try:
             new = _write(state, jobdir, arguments)
+        except BaseException:
+            _discard(jobdir)
+            raise
         finally:
             state.release_files(clean=False)
         _install(jobdir, new)
@@ -91,8 +101,7 @@ def _write(state: State, jobdir: Path, arguments: argparse.Namespace) -> list[st
     if state.is_suspect and state.environment and (problems := verify(state.environment.path)):
         raise corrupt(state.environment.path, problems[0])
     jobdir.mkdir(parents=True, exist_ok=True)
-    for path in (_unfinished(jobdir, name) for name in (QUEUE_NAME, SEEN_NAME, STATE_NAME)):
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    _discard(jobdir)
     new, view = [], pending_of(state)
     if view is not None and QueueMark(jobdir).has_stock_queue():
         raise StateExists(
@@ -100,7 +109,9 @@ def _write(state: State, jobdir: Path, arguments: argparse.Namespace) -> list[st
             f"{jobdir / QUEUE_NAME} holds requests of a stock job already: give another JOBDIR. Nothing was "
             "changed",
         )
-    if not arguments.queue_only:
+    if arguments.queue_only:
+        print("requests.seen is left out: stock Scrapy crawls again whatever the pending requests lead to")
+    else:
         new.append(SEEN_NAME)
         count = write_seen(_unfinished(jobdir, SEEN_NAME), _store(state).iter_keys())
         print(f"{jobdir / SEEN_NAME}: {count:,} fingerprints")
@@ -130,6 +141,12 @@ def _write(state: State, jobdir: Path, arguments: argparse.Namespace) -> list[st
 
 def _unfinished(jobdir: Path, name: str) -> Path:
     return jobdir / f"{name}.new"
+
+
+def _discard(jobdir: Path) -> None:
+    """Remove what an export that was cut short has left."""
+    for path in (_unfinished(jobdir, name) for name in (QUEUE_NAME, SEEN_NAME, STATE_NAME)):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _store(state: State) -> LmdbStore:
@@ -177,12 +194,10 @@ def _queue_settings(arguments: argparse.Namespace) -> Any:
 
 def _spider_state(state: State, spider: str, *, source: Path) -> bytes | None:
     """Return ``spider.state`` as the last run left it, None: it has none."""
-    path = source / STATE_NAME
-    file = path.read_bytes() if path.is_file() else None
+    file, digest = read_state(source)
     assert state.environment is not None
     kept = LmdbFrontier(state.environment, spider).note(b"state")
     # Scrapy has written another file since the run began: at an end in order, after our last commit.
-    digest = bytes(16) if file is None else blake2b(file, digest_size=16).digest()
     return kept[16:] if kept is not None and kept[:16] == digest else file
 
 

@@ -28,7 +28,7 @@ from scrapy_bloomdupe.progress import Bar
 from scrapy_bloomdupe.shared.filling import IMPORTING, SharedPlan, open_shared
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.statefiles import FILTER_NAME
-from scrapy_bloomdupe.stockjob import QUEUE_NAME, SEEN_NAME, StockQueue, dated
+from scrapy_bloomdupe.stockjob import QUEUE_NAME, SEEN_NAME, StockQueue, dated, read_state
 from scrapy_bloomdupe.stores.environment import Transaction
 from scrapy_bloomdupe.stores.sql import SqlStore
 
@@ -102,7 +102,7 @@ def _refuse_killed(arguments: argparse.Namespace, queue: StockQueue) -> None:
         "never were"
     )
     if arguments.trust_seen:
-        print(f"{what}. They are lost, unless other pages of the crawl lead to them under another URL")
+        print(f"{what}. Those pages are lost")
         return
     raise StateMismatch(
         f"{what}. --queue-only takes the requests and not what was seen: all else is crawled again, and "
@@ -204,7 +204,7 @@ def _into_directory(
         alone: whether no keys will come.
     """
     if alone and queue is None and not (directory / FILTER_NAME).exists():
-        raise StateNotFound(2, f"there is no {QUEUE_NAME} of Scrapy's in {directory.parent}; give its JOBDIR")
+        raise StateNotFound(2, f"no requests are pending in a {QUEUE_NAME} of Scrapy's; give its JOBDIR")
     state = open_or_create(directory, options)
     try:
         _finish_earlier(state)
@@ -234,7 +234,7 @@ def _into_directory(
 
 
 def _finish_earlier(state: State) -> None:
-    """Take the mark off a state whose import was cut short after the queue was moved aside."""
+    """Take the mark off a state if its import was cut short after the queue was moved aside."""
     mark = state.filter.identity.get(_MARK, "")
     if Path(mark).is_absolute() and Path(mark).exists():
         view = pending_of(state)
@@ -263,8 +263,10 @@ def _refuse_state(state: State, queue: StockQueue, *, alone: bool) -> None:
 
 def _begin(state: State, mark: str, spider: str | None) -> None:
     """Mark *state*, and empty the frontier that an import which was cut short has left."""
-    identity = {"spider": spider, **state.filter.identity} if spider else state.filter.identity
-    state.set_identity({**identity, _MARK: mark})
+    identity = {**state.filter.identity, _MARK: mark}
+    if spider and "canary" not in identity:
+        identity["spider"] = spider
+    state.set_identity(identity)
     environment = state.environment
     if environment is None or pending_of(state) is None:
         return
@@ -292,6 +294,10 @@ def _take_requests(state: State, queue: StockQueue, spider: str) -> None:
                 if len(frontier.added) >= _BATCH:
                     state.flush()
                     bar.reached(frontier.num_pending)
+    file, digest = read_state(queue.path.parent)
+    if file is not None:
+        # Stock Scrapy empties its file when it refuses to start.
+        frontier.set_note(b"state", digest + file)
     frontier.end_in_order()
     state.flush()
 

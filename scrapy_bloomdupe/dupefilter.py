@@ -184,7 +184,7 @@ class BloomDupeFilter(JudgingFilter):
         if self._sampler is not None:
             self._sampler.close()
         write = group is None or not group.failed
-        if queue is not None and self._mark is not None and write and not queue.store.num_pending:
+        if queue is not None and self._mark is not None and write and queue.store.is_empty:
             # Scrapy's own queue may be used again.
             self._watch.attempt(stats.ERROR_CLOSE, self._mark.clear)
         self._watch.attempt(stats.ERROR_CLOSE, lambda: state.close(write=write))

@@ -8,6 +8,7 @@ else, and makes no keys of URLs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -185,11 +186,12 @@ def _chosen(store: LmdbStore, selection: Selection, progress: Progress, done: Fo
 
 
 def _pending(state: State, store: LmdbStore | None, selection: Selection) -> set[bytes]:
-    """Return the keys of pending requests that are selected."""
+    """Return the keys of requests that are pending, or failed and kept, and are selected."""
     view = pending_of(state)
     if view is None:
         return set()
-    keys = (record.key for record in view.records() if record.key is not None)
+    records = chain(view.records(), view.records(failed=True))
+    keys = (record.key for record in records if record.key is not None)
     if store is None or selection.keys:
         return {key for key in keys if key in selection.keys}
     matches = selection.by_tags()

@@ -67,6 +67,9 @@ class TurnWatch:
         self._watch = watch
         self._told: Exception | None = None
 
+    #: Nothing is ever left to do.
+    is_busy = False
+
     def tick(self) -> None:
         error = self._filter.error
         if error is self._told:

@@ -108,14 +108,16 @@ def _remove(directory: Path, pid: int) -> None:
 
 def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> State:
     discard_unfinished(directory)
-    state = assemble(directory, lock, frontier=options.frontier, sync=options.sync, clock=options.clock)
+    frontier, sync = options.frontier, options.sync
+    state = assemble(
+        directory, lock, frontier=frontier, sync=sync, beside=frontier is not None, clock=options.clock
+    )
     try:
         if _is_due(state, options):
             return _reset(state, lock, options)
         state.notices += compare(state.filter, options)
-        if options.frontier is not None:
-            spider = options.identity.get("spider", "")
-            attach_frontier(state, spider, wanted=options.frontier, sync=options.sync)
+        if frontier is not None:
+            attach_frontier(state, options.identity.get("spider", ""), wanted=frontier, sync=sync)
         state.filter.begin()
         _retime(state, options)
         _adopt(state, options)
@@ -144,7 +146,7 @@ def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> Sta
 def _shared_pending(state: State) -> int:
     """Return how many requests are pending whose pages are seen on a server."""
     view = pending_of(state) if SHARED_MARK in state.filter.identity else None
-    return view.num_pending if view is not None else 0
+    return view.num_pending + view.num_failed if view is not None else 0
 
 
 # One page of the filter in a hundred that did not reach the disk is found with a probability of

@@ -62,6 +62,10 @@ class Renewer:
             self._given_up = True
             self.stop()
 
+    @property
+    def is_busy(self) -> bool:
+        return self._renewal is not None
+
     def stop(self) -> None:
         """Leave what is not finished."""
         renewal, self._renewal = self._renewal, None

@@ -29,7 +29,7 @@ import tempfile
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +38,6 @@ from urllib.parse import urlsplit
 
 from scrapy_bloomdupe.errors import ConfigurationError, StateNotFound, StateUnusable
 from scrapy_bloomdupe.frontier.lmdb import PendingRequest
-from scrapy_bloomdupe.frontier.serialize import peek
 from scrapy_bloomdupe.hashing import as_key
 
 SEEN_NAME, QUEUE_NAME, STATE_NAME = "requests.seen", "requests.queue", "spider.state"
@@ -182,7 +181,7 @@ class StockQueue:
         self.path = path
         self.buckets: list[StockBucket] = []
         slots = index if isinstance(index, dict) else {}
-        self._names = {path_safe(slot): slot for slot in slots}
+        names = {path_safe(slot): slot for slot in slots}
         problems = [] if isinstance(index, (dict, list)) else [f"it has no whole {_INDEX_NAME}"]
         newest = path.stat().st_mtime_ns
         for entry in sorted(path.iterdir()):
@@ -197,7 +196,8 @@ class StockQueue:
                     problems.append(f"{file.name} is no queue of Scrapy's own")
                     continue
                 count, read, problem = _open(file)
-                slot = self._slot(entry.name, read) if by_slot else ""
+                # Without the index a name is read off its directory: a wrong one only changes the order.
+                slot = names.get(entry.name, entry.name.rpartition("-")[0]) if by_slot else ""
                 self.buckets.append(StockBucket(slot, int(parts[1]), bool(parts[2]), count, read, problem))
                 if problem:
                     problems.append(f"{file.relative_to(path)} {problem}")
@@ -239,27 +239,25 @@ class StockQueue:
         is_ours = isinstance(index, int)
         return queue if queue.buckets or (queue.problem and not is_ours) else None
 
-    def _slot(self, directory: str, read: Callable[[], Iterator[bytes]]) -> str:
-        """Return the slot whose requests are in *directory*. A wrong one only changes their order."""
-        name = self._names.get(directory)
-        if name is None:
-            name = directory.rpartition("-")[0]
-            for data in read():
-                try:
-                    host = urlsplit(peek(data).url).hostname or ""
-                except ValueError:
-                    continue
-                if path_safe(host) == directory:
-                    name = host
-                break
-            self._names[directory] = name
-        return name
-
 
 def path_safe(slot: str) -> str:
     """Return the name of a slot's directory, as Scrapy has it."""
     readable = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in slot)
     return f"{readable}-{hashlib.md5(slot.encode()).hexdigest()}"
+
+
+def read_state(jobdir: Path) -> tuple[bytes | None, bytes]:
+    """Return ``spider.state`` (None: there is none), and its digest as ``frontier.group`` keeps it.
+
+    Raises:
+        StateUnusable: the system refused.
+    """
+    path = jobdir / STATE_NAME
+    try:
+        file = path.read_bytes() if path.is_file() else None
+    except OSError as exc:
+        raise StateUnusable(exc.errno, f"cannot read {path}: {exc.strerror}") from exc
+    return file, bytes(16) if file is None else hashlib.blake2b(file, digest_size=16).digest()
 
 
 def dated(path: Path) -> Path:
@@ -333,7 +331,11 @@ def _is_request(first: int, last: int) -> bool:
 
 
 def _as_pickle(data: bytes) -> bytes:
-    return data if data[:1] == b"\x80" else pickle.dumps(marshal.loads(data), protocol=4)
+    if data[:1] != b"\x80":
+        # What cannot be read stays pending as it is, and the crawl says so.
+        with suppress(ValueError, EOFError, TypeError):
+            return pickle.dumps(marshal.loads(data), protocol=4)
+    return data
 
 
 def _open_fifo(path: Path) -> tuple[int, Callable[[], Iterator[bytes]], str]:
@@ -375,13 +377,14 @@ def _open_fifo(path: Path) -> tuple[int, Callable[[], Iterator[bytes]], str]:
 def _open_sqlite(path: Path) -> tuple[int, Callable[[], Iterator[bytes]], str]:
     def read(what: str = "item") -> Iterator[Any]:
         with tempfile.TemporaryDirectory() as folder:
-            place, companions = path, [path.with_name(path.name + suffix) for suffix in _COMPANIONS]
+            place, mode = path, "ro"
+            companions = [path.with_name(path.name + suffix) for suffix in _COMPANIONS]
             if any(companion.exists() for companion in companions):
                 # SQLite would roll back in the file itself what a killed process has left.
                 for one in (path, *filter(Path.exists, companions)):
                     shutil.copy(one, folder)
-                place = Path(folder, path.name)
-            with closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)) as database:
+                place, mode = Path(folder, path.name), "rw"
+            with closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode={mode}", uri=True)) as database:
                 for (found,) in database.execute(f"SELECT {what} FROM queue ORDER BY id"):
                     yield _as_pickle(found) if what == "item" else found
 
@@ -435,19 +438,22 @@ def write_queue(path: Path, requests: Iterable[PendingRequest], settings: Any) -
     make: Any = build_from_crawler
     queue = make(kind, crawler, **options)
     count = 0
-    for count, pending in enumerate(requests, 1):  # noqa: B007
-        try:
-            queue.push(_Stored(pending))
-        except OSError:
-            raise
-        except Exception as exc:
-            # Whatever pickle, marshal and a request's own classes raise.
-            raise ConfigurationError(
-                f"the pending request {pending.number} cannot be written by {settings[names[1]]}: {exc!r}. "
-                "Run `scrapy bloomdupe export` in the crawl's project, or choose another --disk-queue. "
-                "Nothing was changed"
-            ) from exc
-    (path / _INDEX_NAME).write_text(json.dumps(queue.close()))
+    try:
+        for count, pending in enumerate(requests, 1):  # noqa: B007
+            try:
+                queue.push(_Stored(pending))
+            except OSError:
+                raise
+            except Exception as exc:
+                # Whatever pickle, marshal and a request's own classes raise.
+                raise ConfigurationError(
+                    f"the pending request {pending.number} cannot be written by {settings[names[1]]}: "
+                    f"{exc!r}. Run `scrapy bloomdupe export` in the crawl's project, or choose another "
+                    "--disk-queue. Nothing was changed"
+                ) from exc
+    finally:
+        index = queue.close()
+    (path / _INDEX_NAME).write_text(json.dumps(index))
     return count
 
 

@@ -1,4 +1,4 @@
-"""What do the spiders of ``test_journal_features`` do? Each one something that a journal could trip over."""
+"""What do the spiders of ``test_frontier_features`` do? Each does what a frontier could trip over."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.request import RequestFingerprinter
-
-from scrapy_bloomdupe.unit import META_UNIT
 
 
 class Closing(FollowAll):
@@ -107,33 +105,6 @@ class Unwritable(FollowAll):
             yield Request(url, meta={"log": sys.stdin, "download_slot": "start"})
 
 
-class Dropping(FollowAll):
-    """A handler of its own drops unfiltered requests when they are scheduled.
-
-    Args:
-        times: how often.
-    """
-
-    def __init__(self, start: str, times: str = "1", **kwargs: Any) -> None:
-        super().__init__(start, **kwargs)
-        self.times = int(times)
-
-    @classmethod
-    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Dropping:
-        spider = super().from_crawler(crawler, *args, **kwargs)
-        crawler.signals.connect(spider.scheduled, signal=signals.request_scheduled)
-        return spider
-
-    def scheduled(self, request: Request) -> None:
-        if request.dont_filter and self.times:
-            self.times -= 1
-            raise IgnoreRequest("not now")
-
-    def parse(self, response: Response, **kwargs: Any) -> Iterator[Any]:
-        for output in super().parse(response):
-            yield output.replace(dont_filter=True) if isinstance(output, Request) else output
-
-
 class KeylessFingerprinter(RequestFingerprinter):
     """Fails for the pages."""
 
@@ -157,21 +128,13 @@ class Choosy(FollowAll):
 
     Args:
         refuse: the end of the URLs of these.
-        of: "start": start requests only; "replay": what the journal gives again only.
-        times: how often.
+        of: "start": start requests only; "links": others only.
         unasked: "1": the filter is not asked about start requests.
     """
 
-    def __init__(
-        self,
-        start: str,
-        refuse: str = "",
-        of: str = "start",
-        times: str = "1000",
-        unasked: str = "",
-    ) -> None:
+    def __init__(self, start: str, refuse: str = "", of: str = "start", unasked: str = "") -> None:
         super().__init__(start)
-        self.refuse, self.of, self.times, self.unasked = refuse, of, int(times), bool(unasked)
+        self.refuse, self.of, self.unasked = refuse, of, bool(unasked)
 
     @classmethod
     def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
@@ -184,7 +147,6 @@ class Choosy(FollowAll):
             yield request.replace(dont_filter=self.unasked)
 
     def choose(self, request: Request) -> None:
-        mark = "is_start_request" if self.of == "start" else META_UNIT
-        if self.refuse and request.url.endswith(self.refuse) and request.meta.get(mark) and self.times:
-            self.times -= 1
+        is_start = bool(request.meta.get("is_start_request"))
+        if self.refuse and request.url.endswith(self.refuse) and is_start is (self.of == "start"):
             raise IgnoreRequest("not that one")

@@ -31,12 +31,13 @@ def test_a_projects_own_filter_takes_precedence_over_the_addon() -> None:
 
 
 def test_the_addon_changes_no_other_setting() -> None:
-    settings = Settings()
-    scrapy_bloomdupe.Addon().update_settings(settings)
     before = Settings()
-    ours = {"DUPEFILTER_CLASS", "SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES"}
-    assert ours == {name for name in settings if settings[name] != before[name]}
-    assert len(before) == len(settings)
+    ours = {"DUPEFILTER_CLASS", "SPIDER_MIDDLEWARES"}
+    for more, changed in (({}, ours), ({"BLOOMDUPE_RETRY_FAILED": True}, ours | {"DOWNLOADER_MIDDLEWARES"})):
+        settings = Settings(more)
+        scrapy_bloomdupe.Addon().update_settings(settings)
+        assert changed | set(more) == {name for name in settings if settings[name] != before[name]}
+        assert len(before) + len(more) == len(settings)
 
 
 def test_the_public_names_are_all_there() -> None:

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 
 import scrapy_bloomdupe.scrapy_compat as scrapy_compat
 from scrapy_bloomdupe.ahead import AsyncioTurns, batches
-from scrapy_bloomdupe.engine import TwistedTurns
+from scrapy_bloomdupe.scrapy_compat import TwistedTurns
 
 
 def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -219,7 +219,7 @@ class Later(TwistedTurns):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waiting: list[Deferred[Any]] = []
         self.soon: list[Callable[[], None]] = []
-        monkeypatch.setattr(engine, "call_soon", self.soon.append)
+        monkeypatch.setattr(scrapy_compat, "call_soon", self.soon.append)
 
     def wait(self) -> Deferred[Any]:
         self.waiting.append(Deferred())

@@ -25,9 +25,9 @@ from scrapy_bloomdupe.stores.memory import MemoryStore
 
 ALL = StateOptions(1000, 0.01, "classic", "murmur3", None, audit=1.0)
 HALF = replace(ALL, audit=0.5)
-JOURNALED = replace(ALL, journal=True)
+WITH_FRONTIER = replace(ALL, frontier=True)
 
-with_or_without_journal = pytest.mark.parametrize("options", [ALL, JOURNALED], ids=["alone", "journal"])
+with_or_without_frontier = pytest.mark.parametrize("options", [ALL, WITH_FRONTIER], ids=["alone", "frontier"])
 
 
 def key(number: int) -> bytes:
@@ -93,7 +93,7 @@ def test_what_is_chosen_does_not_depend_on_what_the_filter_gets_wrong(fixed_secr
     assert abs(chosen - len(wrong) * share) < 5 * spread
 
 
-@with_or_without_journal
+@with_or_without_frontier
 def test_an_audited_key_is_judged_as_with_an_exact_store(tmp_path: Path, options: StateOptions) -> None:
     state = open_or_create(tmp_path / "state", options)
     fill(state)
@@ -142,7 +142,7 @@ def test_many_keys_are_judged_as_one_by_one(fixed_secret: None) -> None:
         state.close()
 
 
-@with_or_without_journal
+@with_or_without_frontier
 def test_a_kill_before_the_commit_leaves_no_key_in_the_filter_that_the_audit_lacks(
     tmp_path: Path, options: StateOptions
 ) -> None:
@@ -157,7 +157,7 @@ def test_a_kill_before_the_commit_leaves_no_key_in_the_filter_that_the_audit_lac
     killed.close()
 
 
-@with_or_without_journal
+@with_or_without_frontier
 def test_a_kill_between_the_commit_and_the_filter_is_counted_once(
     tmp_path: Path, options: StateOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +177,7 @@ def test_a_kill_between_the_commit_and_the_filter_is_counted_once(
     killed.close()
 
 
-@with_or_without_journal
+@with_or_without_frontier
 def test_after_a_kill_what_was_found_lost_is_known_from_the_last_commit_on(
     tmp_path: Path, options: StateOptions
 ) -> None:
@@ -200,7 +200,7 @@ def test_after_a_kill_what_was_found_lost_is_known_from_the_last_commit_on(
 
 
 def test_a_held_key_is_in_memory_only_and_is_found_lost_again_after_a_kill(tmp_path: Path) -> None:
-    state = open_or_create(tmp_path / "state", JOURNALED)
+    state = open_or_create(tmp_path / "state", WITH_FRONTIER)
     fill(state)
     first = next(n for n in range(100) if state.seen.check_and_add(key(n)) is Verdict.FALSE_POSITIVE)
     lost = key(first)
@@ -209,7 +209,7 @@ def test_a_held_key_is_in_memory_only_and_is_found_lost_again_after_a_kill(tmp_p
     assert Verdict.UNCONFIRMED is state.seen.check_and_add(lost)
     state.flush()
     assert (known, found) == figures(state)
-    killed = after_a_kill(tmp_path / "state", JOURNALED)
+    killed = after_a_kill(tmp_path / "state", WITH_FRONTIER)
     assert (known - 1, found - 1) == figures(killed)
     assert Verdict.FALSE_POSITIVE is killed.seen.check_and_add(lost)
     assert (known, found) == figures(killed)
@@ -218,7 +218,7 @@ def test_a_held_key_is_in_memory_only_and_is_found_lost_again_after_a_kill(tmp_p
     state.flush()
     assert Verdict.UNCONFIRMED is state.seen.check_and_add(lost)
     state.close()
-    state = open_or_create(tmp_path / "state", JOURNALED)
+    state = open_or_create(tmp_path / "state", WITH_FRONTIER)
     assert (known, found) == figures(state)
     assert Verdict.UNCONFIRMED is state.seen.check_and_add(lost)
     state.close()
@@ -304,12 +304,12 @@ def test_a_state_that_was_made_with_an_audit_keeps_it(tmp_path: Path) -> None:
         state.close()
 
 
-def test_a_journal_can_come_and_go_beside_an_audit(tmp_path: Path) -> None:
+def test_a_frontier_can_come_and_go_beside_an_audit(tmp_path: Path) -> None:
     number = 0
-    for journal in (False, True, False, True, None):
-        state = open_or_create(tmp_path, replace(ALL, journal=journal))
+    for frontier in (False, True, False, True, None):
+        state = open_or_create(tmp_path, replace(ALL, frontier=frontier))
         assert (number, 0) == figures(state)
-        assert bool(journal) is (state.journal is not None)
+        assert bool(frontier) is (state.frontier is not None)
         assert [Verdict.UNCONFIRMED] * number == [state.seen.check_and_add(key(n)) for n in range(number)]
         assert Verdict.NEW is state.seen.check_and_add(key(number))
         number += 1
@@ -325,9 +325,9 @@ def test_an_audit_whose_file_is_gone_is_refused_and_one_whose_filter_is_gone_beg
     state = open_or_create(tmp_path, ALL)
     state.seen.check_and_add(key(1))
     state.close()
-    file = tmp_path / "journal.lmdb"
+    file = tmp_path / "frontier.lmdb"
     file.rename(tmp_path / "elsewhere")
-    with pytest.raises(StateCorrupt, match=r"belongs to an audit journal\.lmdb, which is not there"):
+    with pytest.raises(StateCorrupt, match=r"belongs to an audit frontier\.lmdb, which is not there"):
         open_or_create(tmp_path, ALL)
     (tmp_path / "elsewhere").rename(file)
     (tmp_path / "seen.bloom").unlink()
@@ -371,7 +371,7 @@ def test_the_bounds_hold_the_number_of_lost_pages_in_93_of_100_runs(monkeypatch:
     assert abs(error) < 0.08
 
 
-@with_or_without_journal
+@with_or_without_frontier
 def test_after_kill_9_no_audited_key_is_in_the_filter_that_the_audit_does_not_know(
     tmp_path: Path, options: StateOptions, start_python: StartPython
 ) -> None:
@@ -381,7 +381,7 @@ from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.opening import open_or_create
 
 state = open_or_create(Path(sys.argv[1]), StateOptions(100_000, 1e-9, "classic", "murmur3", None, audit=0.3,
-                                                       journal=sys.argv[2] == "True"))
+                                                       frontier=sys.argv[2] == "True"))
 first = number = int(sys.argv[3])
 while True:
     state.seen.check_and_add(key(number))
@@ -395,7 +395,7 @@ while True:
     rng = random.Random(1)
     known = 0
     for turn in range(5):
-        process = start_python(script, tmp_path / "state", options.journal, turn * 20_000)
+        process = start_python(script, tmp_path / "state", options.frontier, turn * 20_000)
         assert process.stdout is not None
         assert "writing\n" == process.stdout.readline()
         time.sleep(rng.uniform(0, 0.1))
@@ -421,7 +421,7 @@ def test_the_databases_of_the_audit_are_frozen(tmp_path: Path, fixed_secret: Non
     fill(state)
     lost = sum(state.seen.check_and_add(key(n)) is Verdict.FALSE_POSITIVE for n in range(20))
     state.close()
-    with lmdb.open(str(tmp_path / "journal.lmdb"), subdir=False, max_dbs=8, readonly=True) as file:
+    with lmdb.open(str(tmp_path / "frontier.lmdb"), subdir=False, max_dbs=8, readonly=True) as file:
         keys, counts = (file.open_db(name, create=False) for name in (b"audited", b"audit"))
         with file.begin() as txn:
             assert {key(n): b"" for n in range(20)} == dict(txn.cursor(keys))

@@ -43,16 +43,16 @@ def make_full(directory: Path) -> None:
     state.close()
 
 
-@pytest.mark.parametrize("journal", [True, False], ids=["journal", "alone"])
+@pytest.mark.parametrize("frontier", [True, False], ids=["frontier", "alone"])
 def test_a_crawl_with_a_full_filter_loses_no_audited_page_and_says_what_it_loses(
-    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str], journal: bool
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str], frontier: bool
 ) -> None:
     area, job = site.area(), tmp_path / "job"
     directory = job / "bloomdupe"
     make_full(directory)
     cli = Cli(capsys)
     before = cli.json("info", job)["audit"]
-    project = {**AUDITED, "JOBDIR": str(job), "BLOOMDUPE_FRONTIER": journal}
+    project = {**AUDITED, "JOBDIR": str(job), "BLOOMDUPE_FRONTIER": frontier}
     crawl = run(tmp_path, project, spider=DAILY, start=[area.at(f"many/{PAGES}")])
     assert (0, "finished") == (crawl.code, crawl.stats["finish_reason"])
 
@@ -107,10 +107,10 @@ def test_the_commands_know_an_audit(tmp_path: Path, capsys: pytest.CaptureFixtur
     code, again, _ = cli("import", "--no-store", tmp_path)
     assert (0, after) == (code, cli.json("info", tmp_path)["audit"])
     assert "5,000 fingerprints, 0 of them new" in again
-    (tmp_path / "bloomdupe" / "journal.lmdb").unlink()
+    (tmp_path / "bloomdupe" / "frontier.lmdb").unlink()
     code, out, _ = cli("check", tmp_path)
     assert 1 == code
-    assert "belongs to an audit journal.lmdb, which is not there" in out
+    assert "belongs to an audit frontier.lmdb, which is not there" in out
 
 
 def test_a_filter_that_keeps_its_promise_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:

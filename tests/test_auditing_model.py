@@ -113,10 +113,10 @@ class Audited(Files):
         assert self.known == {number for number in seen if self.audited(number)}
 
 
-class AuditedJournaled(Audited):
-    """With a journal all keys wait for the commit, and what cannot be written is held."""
+class AuditedWithFrontier(Audited):
+    """With a frontier all keys wait for the commit, and what cannot be written is held."""
 
-    options = replace(Audited.options, journal=True)
+    options = replace(Audited.options, frontier=True)
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,5 +149,5 @@ class AuditedJournaled(Audited):
 
 
 TestAudited = Audited.TestCase
-TestAuditedJournaled = AuditedJournaled.TestCase
-TestAudited.settings = TestAuditedJournaled.settings = settings(max_examples=30, stateful_step_count=20)
+TestAuditedWithFrontier = AuditedWithFrontier.TestCase
+TestAudited.settings = TestAuditedWithFrontier.settings = settings(max_examples=30, stateful_step_count=20)

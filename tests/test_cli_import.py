@@ -1,4 +1,4 @@
-"""Does a crawl that began with Scrapy's own filter go on with ours, without crawling anything twice?"""
+"""``bloomdupe import`` of ``requests.seen``; of whole stock jobs: ``test_stockjob_crawls``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_crawl_that_stock_scrapy_began_is_finished_by_ours_without_a_page_fetc
             crawl.process.send_signal(signal.SIGINT)
             assert "shutdown" == crawl.finish().stats["finish_reason"]
         assert area.fetched().total() < SIZE
-        code, out, err = bloomdupe("import", jobdir)
+        code, out, err = bloomdupe("import", jobdir, "--spider", "follow")
         assert (0, "") == (code, err)
         assert f"{jobdir}/requests.seen: " in out
         resumed = run(tmp_path, {**FILTER, **stock}, start=start)

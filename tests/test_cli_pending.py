@@ -1,4 +1,4 @@
-"""Does `pending` list what waits in a journal, beside a crawl too, and do `info` and `check` see it?"""
+"""Does `pending` list what is in a frontier, beside a crawl too, and do `info` and `check` see it?"""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Python
 from crawling import Cli, FollowAll, make_state, running
+from frontiers import frontier_of, pend
 from killing import BARE, EXACT
 from mocksite import Site, mock_site
 from scrapy import Request
 
+from scrapy_bloomdupe.frontier.lmdb import Bucket, record
+from scrapy_bloomdupe.frontier.serialize import RequestWriter
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.journal import Journal
 from scrapy_bloomdupe.opening import open_or_create
-from scrapy_bloomdupe.records import Record, Seal, pack
-from scrapy_bloomdupe.requestbytes import dump
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.stores.environment import Environment
 
-OPTIONS = StateOptions(1000, 0.01, "paged", "murmur3", "lmdb", {"fingerprinter": "it"}, journal=True)
+IDENTITY = {"fingerprinter": "it", "spider": "follow"}
+OPTIONS = StateOptions(1000, 0.01, "paged", "murmur3", "lmdb", IDENTITY, frontier=True)
+SPIDER = FollowAll(start="[]")
+write = RequestWriter(SPIDER)
 STORES = pytest.mark.parametrize("store", ["lmdb", None], ids=["exact", "bare"])
 
 
@@ -52,46 +56,39 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-def journal_of(state: State) -> Journal:
-    assert state.journal is not None
-    return state.journal
-
-
-def add(journal: Journal, request: Request, spider: str = "follow") -> int:
-    number = journal.next_number()
-    journal.add(Record(number, b"key", spider, dump(request, FollowAll(start="[]"))))
-    return number
+def add(state: State, request: Request) -> tuple[Bucket, int]:
+    return pend(state, b"key", write(request), priority=request.priority)
 
 
 def make_job(tmp_path: Path, count: int, store: str | None = "lmdb", *, in_order: bool = False) -> Path:
     """A job with so many pending requests; one more is done, and one has failed and is kept."""
     state = open_or_create(tmp_path / "job" / "bloomdupe", replace(OPTIONS, store=store))
-    journal = journal_of(state)
+    frontier = frontier_of(state)
+    frontier.begin()
     for number in range(count):
-        add(
-            journal,
-            Request(f"http://site/{number}", method="POST" if number % 2 else "GET", priority=-number),
-        )
-    journal.end(add(journal, Request("http://site/done")))
-    journal.end(
-        add(journal, Request("http://site/failed", callback=FollowAll(start="[]").parse)), failed=True
-    )
+        method = "POST" if number % 2 else "GET"
+        add(state, Request(f"http://site/{number}", method=method, priority=-1 if number else 0))
+    frontier.remove(*add(state, Request("http://site/done")))
+    failed = Request("http://site/failed", callback=SPIDER.parse)
+    frontier.fail(*add(state, failed), record(b"key", write(failed)))
     if in_order:
-        journal.close_in_order(Seal(None))
+        frontier.end_in_order()
     state.close()
     return tmp_path / "job"
 
 
 def file_of(job: Path, store: str | None) -> Path:
-    return job / "bloomdupe" / ("seen.lmdb" if store == "lmdb" else "journal.lmdb")
+    return job / "bloomdupe" / ("seen.lmdb" if store == "lmdb" else "frontier.lmdb")
 
 
 def damage(job: Path, store: str | None, *numbers: int, database: bytes = b"pending") -> None:
     """Flip a bit of records, as no page walk finds."""
     environment = Environment.open(file_of(job, store))
     place = environment.database(database, create=False)
+    with environment.reading() as txn, txn.cursor(place) as cursor:
+        names = {int.from_bytes(name[-8:], "big"): name for name in cursor.iternext(values=False)}
     for number in numbers:
-        name = number.to_bytes(8, "big")
+        name = names[number]
         data = bytearray(environment.read(place, name) or b"")
         data[-3] ^= 1
         environment.write(lambda txn, name=name, data=data: txn.put(name, bytes(data), db=place))
@@ -122,7 +119,7 @@ def test_pending_shows_each_request_with_number_method_url_callback_priority_and
 def test_pending_shows_those_that_failed_and_are_kept(bloomdupe: Cli, tmp_path: Path) -> None:
     job = make_job(tmp_path, 2, in_order=True)
     (row,) = bloomdupe.json("pending", job, "--failed")
-    assert ("http://site/failed", "parse", 4) == (row["url"], row["callback"], row["number"])
+    assert ("http://site/failed", "parse", 5) == (row["url"], row["callback"], row["number"])
     assert (
         f"1 failed request in {job}/bloomdupe; the last run: ended in order\n"
         in bloomdupe("pending", job, "--failed")[1]
@@ -172,7 +169,7 @@ def test_pending_and_check_name_the_damaged_and_the_exit_code_is_1(
 
 def test_check_looks_at_those_that_failed_too(bloomdupe: Cli, tmp_path: Path) -> None:
     job = make_job(tmp_path, 2)
-    damage(job, "lmdb", 4, database=b"failed")
+    damage(job, "lmdb", 5, database=b"failed")
     code, out, _ = bloomdupe("check", job)
     assert 1 == code
     assert "1 of the 1 failed requests are damaged" in out
@@ -181,11 +178,9 @@ def test_check_looks_at_those_that_failed_too(bloomdupe: Cli, tmp_path: Path) ->
 
 def test_what_is_no_request_is_shown_as_damaged(bloomdupe: Cli, tmp_path: Path) -> None:
     job = make_job(tmp_path, 1)
-    environment = Environment.open(file_of(job, "lmdb"))
-    place = environment.database(b"pending", create=False)
-    data = pack(Record(9, None, "follow", pickle.dumps(["no request"])))
-    environment.write(lambda txn: txn.put((9).to_bytes(8, "big"), data, db=place))
-    environment.close()
+    state = open_or_create(job / "bloomdupe", OPTIONS)
+    pend(state, None, pickle.dumps(["no request"]))
+    state.close()
     code, out, _ = bloomdupe("pending", job)
     assert 1 == code
     assert "damaged: the request cannot be read: " in out
@@ -194,9 +189,10 @@ def test_what_is_no_request_is_shown_as_damaged(bloomdupe: Cli, tmp_path: Path) 
 def test_no_code_of_a_request_is_run_and_no_escape_reaches_the_terminal(
     bloomdupe: Cli, tmp_path: Path
 ) -> None:
-    job = make_job(tmp_path, 0)
-    state = open_or_create(job / "bloomdupe", OPTIONS)
-    add(journal_of(state), Request("http://site/x", meta={"untold": Untold()}), spider="red\x1b[31m\n")
+    job = tmp_path / "job"
+    options = replace(OPTIONS, identity={"fingerprinter": "it", "spider": "red\x1b[31m\n"})
+    state = open_or_create(job / "bloomdupe", options)
+    add(state, Request("http://site/x", meta={"untold": Untold()}))
     state.close()
     (row,) = bloomdupe.json("pending", job)
     assert ("http://site/x", "red\x1b[31m\n") == (row["url"], row["spider"])
@@ -206,14 +202,14 @@ def test_no_code_of_a_request_is_run_and_no_escape_reaches_the_terminal(
     assert "\x1b" not in out
 
 
-def test_a_state_without_a_journal_says_so(bloomdupe: Cli, tmp_path: Path) -> None:
+def test_a_state_without_a_frontier_says_so(bloomdupe: Cli, tmp_path: Path) -> None:
     for store in ("lmdb", None):
         job = make_state(tmp_path / f"job-{store}", 10, store)
         code, out, err = bloomdupe("pending", job)
         assert (2, "") == (code, out)
-        assert f"{job}/bloomdupe has no journal of pending requests" in err
-        assert None is bloomdupe.json("info", job)["journal"]
-        assert "journal              none" in bloomdupe("info", job)[1]
+        assert f"{job}/bloomdupe has no frontier" in err
+        assert None is bloomdupe.json("info", job)["frontier"]
+        assert "frontier             none" in bloomdupe("info", job)[1]
     assert 2 == bloomdupe("pending", tmp_path)[0]
 
 
@@ -224,7 +220,7 @@ def test_info_tells_what_is_pending_done_and_failed_and_how_the_last_run_ended(
 ) -> None:
     job = make_job(tmp_path, 3, store, in_order=in_order)
     found = {"pending": 3, "done": 1, "failed": 1, "in_order": in_order}
-    assert found == bloomdupe.json("info", job)["journal"]
+    assert found == bloomdupe.json("info", job)["frontier"]
     _, out, _ = bloomdupe("info", job)
     ending = "ended in order" if in_order else "under way, or did not end in order"
     for line in (
@@ -237,7 +233,7 @@ def test_info_tells_what_is_pending_done_and_failed_and_how_the_last_run_ended(
 
 
 @STORES
-def test_check_looks_at_a_journal_and_changes_nothing(
+def test_check_looks_at_a_frontier_and_changes_nothing(
     bloomdupe: Cli, tmp_path: Path, store: str | None
 ) -> None:
     job = make_job(tmp_path, 700, store)
@@ -252,19 +248,36 @@ def test_check_looks_at_a_journal_and_changes_nothing(
     assert torn == path.read_bytes()
 
 
-def test_check_finds_a_journal_that_is_gone_or_of_another_filter(bloomdupe: Cli, tmp_path: Path) -> None:
+def test_check_finds_a_frontier_that_is_gone_or_of_another_filter(bloomdupe: Cli, tmp_path: Path) -> None:
     job, other = make_job(tmp_path / "1", 3, None), make_job(tmp_path / "2", 3, None)
     file_of(job, None).unlink()
     code, out, _ = bloomdupe("check", job)
     assert 1 == code
-    assert "belongs to a journal of pending requests journal.lmdb, which is not there" in out
+    assert "belongs to a frontier frontier.lmdb, which is not there" in out
     file_of(other, None).rename(file_of(job, None))
     code, out, _ = bloomdupe("check", job)
     assert 1 == code
-    assert ", the journal " in out
+    assert ", the frontier " in out
 
 
-def test_a_journal_whose_filter_is_gone_can_still_be_listed_and_checked(
+@STORES
+@pytest.mark.parametrize("command", ["pending", "info", "check"])
+def test_a_file_that_was_cut_kills_no_command_and_is_not_changed(
+    tmp_path: Path, python: Python, store: str | None, command: str
+) -> None:
+    job = make_job(tmp_path, 3000, store)
+    path = file_of(job, store)
+    cut = path.read_bytes()[: path.stat().st_size * 2 // 3]
+    path.write_bytes(cut)
+    script = "from scrapy_bloomdupe.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = python(script, command, job)
+    # A page that is read behind the end of the file would be signal 7.
+    assert done.returncode in (1, 2), done.stderr
+    assert str(path) in done.stdout + done.stderr
+    assert cut == path.read_bytes()
+
+
+def test_a_frontier_whose_filter_is_gone_can_still_be_listed_and_checked(
     bloomdupe: Cli, tmp_path: Path
 ) -> None:
     job = make_job(tmp_path, 3, None)
@@ -292,7 +305,7 @@ def test_pending_works_beside_a_running_crawl_and_after_it_was_killed(
         rows = bloomdupe.json("pending", jobdir, "--limit", 0)
         assert {"follow"} == {row["spider"] for row in rows}
         assert all(row["url"].startswith(area.at("tree/100/")) for row in rows)
-        info = bloomdupe.json("info", jobdir)["journal"]
+        info = bloomdupe.json("info", jobdir)["frontier"]
         assert not info["in_order"]
         assert 0 < info["pending"]
         assert crawl.process.poll() is None, crawl.log.read_text()

@@ -16,7 +16,7 @@ from scrapy.settings import Settings
 
 from scrapy_bloomdupe import cli
 from scrapy_bloomdupe.commands import BloomdupeCommand
-from scrapy_bloomdupe.importing import SEEN_NAME
+from scrapy_bloomdupe.stockjob import SEEN_NAME
 
 PROJECT = Path(__file__).resolve().parent.parent / "example_project"
 

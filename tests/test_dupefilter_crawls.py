@@ -139,10 +139,10 @@ def test_a_stop_without_a_job_directory_is_gone_on_from_by_the_next_run(site: Si
     assert 0 < crawl.stats["bloomdupe/pending"]
     again = run(tmp_path, daily, start=[area.at(TREE)])
     assert PAGES == area.fetched()
-    assert crawl.stats["bloomdupe/pending"] == again.stats["bloomdupe/replayed"]
+    assert crawl.stats["bloomdupe/pending"] == again.stats["bloomdupe/resumed"]
 
 
-def test_without_a_journal_a_stop_is_told_that_what_waited_is_marked_as_seen(
+def test_without_a_frontier_a_stop_is_told_that_what_waited_is_marked_as_seen(
     site: Site, tmp_path: Path
 ) -> None:
     area = site.area()
@@ -164,7 +164,7 @@ def test_a_bare_filter_crawls_the_site_without_an_exact_store(site: Site, tmp_pa
     found = stable(crawl)
     assert (SIZE, DUPLICATES) == (found["bloomdupe/new"], found["bloomdupe/unconfirmed"])
     assert "bloomdupe/duplicate" not in found
-    names = [*HISTORY, "journal.lmdb", "journal.lmdb-lock", "lock", "seen.bloom"]
+    names = ["frontier.lmdb", "frontier.lmdb-lock", *HISTORY, "lock", "seen.bloom"]
     assert names == sorted(path.name for path in (tmp_path / "job" / "bloomdupe").iterdir())
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import lmdb
@@ -17,6 +17,7 @@ from scrapy import Request
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.request import fingerprint
 
+import scrapy_bloomdupe.frontier.group as group
 from scrapy_bloomdupe import BloomDupeFilter, stats
 from scrapy_bloomdupe.errors import FilterError, StateLocked, StateMismatch, StoreError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
@@ -134,28 +135,28 @@ def test_a_full_disk_keeps_the_waiting_keys_visible_and_tries_again_with_growing
     opened: Opened, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, counted = opened
-    tries: list[int] = []
-    calls = 0
+    pauses: list[float] = []
 
-    def full(*_: Any) -> NoReturn:
-        tries.append(calls)
-        raise FULL_DISK
+    def call_later(seconds: float, function: object) -> Any:
+        pauses.append(seconds)
+        return SimpleNamespace(cancel=lambda: None)
 
+    monkeypatch.setattr(group, "call_later", call_later)
+    assert ours._group is not None
+    ours._group._running = True
     ours.request_seen(page())
     with monkeypatch.context() as patch:
-        patch.setattr(Environment, "write", full)
-        for calls in range(1000):  # noqa: B007
-            ours._committer._commit()
+        patch.setattr(Environment, "write", raiser(FULL_DISK))
+        for _ in range(9):
+            ours._group._tick()
         assert ours.request_seen(page())
         assert not ours.request_seen(page("b"))
-    pauses = [after - before for before, after in itertools.pairwise(tries)]
-    assert [2, 4, 8, 16, 32, 64, 101, 101] == pauses[:8]
-    assert len(tries) == counted.get_value(stats.ERROR_COMMIT)
+    assert pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 12.8, 12.8]) == pauses
+    assert 9 == counted.get_value(stats.ERROR_COMMIT)
     (warning,) = warnings_in(caplog)
     assert "No space left on device" in warning
     assert "Make room" in warning
-    for _ in range(101):
-        ours._committer._commit()
+    ours._group._tick()
     assert ours._state is not None
     assert isinstance(ours._state.store, LmdbStore)
     assert 0 == ours._state.store.num_waiting
@@ -184,9 +185,11 @@ def test_a_failed_sync_is_counted_and_told_once(opened: Opened, caplog: pytest.L
             pass
 
     ours, counted = opened
-    ours._committer._syncer = Failing()  # type: ignore[assignment]
+    assert ours._group is not None
+    ours._group._running = True
+    ours._group._syncer = Failing()  # type: ignore[assignment]
     for _ in range(3):
-        ours._committer._tick()
+        ours._group._tick()
     assert 3 == counted.get_value(stats.ERROR_SYNC)
     (warning,) = warnings_in(caplog)
     assert "power loss" in warning

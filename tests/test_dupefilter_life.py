@@ -121,7 +121,7 @@ def test_a_rule_with_expiry_needs_a_store(tmp_path: Path) -> None:
     assert not (tmp_path / "bloomdupe").exists()
 
 
-@pytest.mark.parametrize("settings", [BARE, {**BARE, "BLOOMDUPE_FRONTIER": False}], ids=["journal", "none"])
+@pytest.mark.parametrize("settings", [BARE, {**BARE, "BLOOMDUPE_FRONTIER": False}], ids=["frontier", "none"])
 def test_without_a_store_what_was_seen_is_new_after_its_time(
     opened: Callable[..., Filter], clock: Clock, settings: dict[str, Any]
 ) -> None:
@@ -190,7 +190,7 @@ def test_a_generation_that_cannot_be_made_is_told_once_and_nothing_is_lost(
 ) -> None:
     crawl = opened(**BARE)
     crawl.passes(LIST)
-    committer = crawl.ours._committer
+    committer = crawl.ours._group
     assert committer is not None
     with monkeypatch.context() as patch:
         patch.setattr(MappedFile, "create", failing(OSError(errno.ENOSPC, "No space left on device")))

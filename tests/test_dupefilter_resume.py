@@ -124,12 +124,13 @@ def test_the_state_of_a_killed_crawl_is_whole_and_opens_again(
     assert (0, "finished") == (resumed.code, resumed.stats["finish_reason"])
     assert SIZE == resumed.stats["bloomdupe/keys"]
     assert set(PAGES) == set(area.fetched())
-    (warning,) = resumed.lines("[scrapy_bloomdupe", "WARNING")
-    assert "did not end in order" in warning
+    assert [] == resumed.lines("[scrapy_bloomdupe", "WARNING")
+    (line,) = resumed.lines("[scrapy_bloomdupe", "INFO: Resuming crawl (")
+    assert f"({resumed.stats['bloomdupe/resumed']} requests scheduled)" in line
 
 
 @pytest.mark.parametrize("prepare", ["no_room_for_the_first_group", "second_group_does_not_fit"])
-def test_a_crawl_without_a_journal_whose_disk_is_full_fetches_every_page_once_and_says_what_it_costs(
+def test_a_crawl_without_a_frontier_whose_disk_is_full_fetches_every_page_once_and_says_what_it_costs(
     area: Area, tmp_path: Path, job: dict[str, Any], prepare: str
 ) -> None:
     # One page of bits, and a log that fits itself.

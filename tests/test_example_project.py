@@ -81,7 +81,7 @@ def test_a_crawl_that_is_stopped_and_then_killed_goes_on_and_misses_nothing(tmp_
     assert twice < counts.addresses / 4
     pending, replayed = (
         int(columns(done.stdout, what)[place])
-        for what, place in (("pending requests found after it", -1), ("bloomdupe/replayed", 1))
+        for what, place in (("pending requests found after it", -1), ("bloomdupe/resumed", 1))
     )
     assert 0 < pending == replayed <= after
     assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from frontiers import frontier_of, pend
 from test_opening_mismatch import files
 
 import scrapy_bloomdupe.forgetting as forgetting
@@ -19,7 +20,6 @@ from scrapy_bloomdupe.forgetting import Forgotten, Selection, forget
 from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.opening import open_or_create
-from scrapy_bloomdupe.records import Record, Seal
 from scrapy_bloomdupe.seen import Verdict
 
 OPTIONS = StateOptions(1000, 0.01, "paged", "murmur3", "lmdb", {"fingerprinter": "of the test"})
@@ -109,14 +109,12 @@ def test_keys_of_an_older_release_are_told_apart_and_forgotten_by_name(tmp_path:
 
 def test_what_is_pending_is_not_forgotten_since_it_is_crawled_anyway(tmp_path: Path) -> None:
     directory = tmp_path / "state"
-    state = open_or_create(directory, replace(OPTIONS, journal=True))
-    assert state.journal is not None
+    state = open_or_create(directory, replace(OPTIONS, frontier=True))
     for number in range(6):
         state.seen.check_and_add(key(number), "https://a.example/x")
-        if number < 3:
-            state.journal.add(Record(state.journal.next_number(), key(number), "spider", b"request"))
-    state.journal.end(2)
-    state.journal.close_in_order(Seal(None, ()))
+    places = [pend(state, key(number)) for number in range(3)]
+    frontier_of(state).remove(*places[1])
+    frontier_of(state).end_in_order()
     state.close()
     assert Forgotten(4, pending=2) == forget(directory, Selection(hosts=("a.example",)), silent)
     assert Forgotten(0, pending=1) == forget(directory, Selection(frozenset({key(2)})), silent)
@@ -126,19 +124,18 @@ def test_what_is_pending_is_not_forgotten_since_it_is_crawled_anyway(tmp_path: P
 @pytest.mark.parametrize("in_order", [True, False])
 def test_after_a_kill_start_requests_are_asked_again(tmp_path: Path, in_order: bool) -> None:
     directory = tmp_path / "state"
-    state = open_or_create(directory, replace(OPTIONS, journal=True))
-    assert state.journal is not None
+    state = open_or_create(directory, replace(OPTIONS, frontier=True))
+    frontier_of(state).begin()
     state.seen.check_and_add(key(1))
-    state.journal.note_start(b"s" * 16)
-    state.journal.add(Record(state.journal.next_number(), key(3), "spider", b"request"))
+    frontier_of(state).note_start(b"s" * 16)
+    pend(state, key(3))
     if in_order:
-        state.journal.close_in_order(Seal(None, ()))
+        frontier_of(state).end_in_order()
     state.close()
-    for selection, has_started in ((frozenset({key(2)}), True), (frozenset({key(1)}), in_order)):
+    for selection, skips in ((frozenset({key(2)}), not in_order), (frozenset({key(1)}), False)):
         forget(directory, Selection(selection), silent)
-        state = open_or_create(directory, replace(OPTIONS, journal=True))
-        assert state.journal is not None
-        assert has_started is state.journal.has_started(b"s" * 16)
+        state = open_or_create(directory, replace(OPTIONS, frontier=True))
+        assert skips is frontier_of(state).skip_start(b"s" * 16)
         state.close(write=False)
 
 
@@ -159,7 +156,7 @@ def test_a_filter_alone_is_refused_and_nothing_is_changed(tmp_path: Path) -> Non
 COUNTING = {"store": None, "layout": "counting", "error_rate": 1e-6}
 
 
-@pytest.mark.parametrize("more", [{}, {"journal": True}, {"audit": 0.5}])
+@pytest.mark.parametrize("more", [{}, {"frontier": True}, {"audit": 0.5}])
 @pytest.mark.parametrize("killed", [False, True])
 def test_counters_forget_by_key_and_the_state_is_as_clean_as_it_was(
     tmp_path: Path, more: dict[str, Any], killed: bool
@@ -192,11 +189,10 @@ def test_counters_do_not_know_hosts_and_rules(tmp_path: Path) -> None:
 
 
 def test_counters_keep_what_is_pending(tmp_path: Path) -> None:
-    options = replace(OPTIONS, **COUNTING, journal=True)
+    options = replace(OPTIONS, **COUNTING, frontier=True)
     state = open_or_create(tmp_path, options)
-    assert state.journal is not None
     state.seen.check_and_add(key(1))
-    state.journal.add(Record(state.journal.next_number(), key(1), "spider", b"request"))
+    pend(state, key(1))
     state.seen.check_and_add(key(2))
     state.close()
     done = forget(tmp_path, Selection(frozenset([key(1), key(2)])), silent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -14,33 +13,22 @@ from mocksite import Area, Site, mock_site
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from scrapy.squeues import PickleLifoDiskQueue
+from scrapy.pqueues import ScrapyPriorityQueue
+from scrapy.squeues import LifoMemoryQueue, PickleLifoDiskQueue
 
 LEAVES = 20
 
 
-class Failing(PickleLifoDiskQueue):
-    """A queue that cannot be written from its fifth request on."""
-
-    pushed = 0
-
-    def push(self, request: Request) -> None:
-        Failing.pushed += 1
-        if Failing.pushed >= 5:
-            raise OSError(errno.EMFILE, "Too many open files")
-        super().push(request)
+class OwnDiskQueue(PickleLifoDiskQueue):
+    """A project's own."""
 
 
-class FailingOnce(PickleLifoDiskQueue):
-    """A queue that cannot take its fifth request."""
+class OwnMemoryQueue(LifoMemoryQueue):
+    """A project's own."""
 
-    pushed = 0
 
-    def push(self, request: Request) -> None:
-        FailingOnce.pushed += 1
-        if FailingOnce.pushed == 5:
-            raise OSError(errno.EMFILE, "Too many open files")
-        super().push(request)
+class OwnPriorityQueue(ScrapyPriorityQueue):
+    """A project's own."""
 
 
 class SidePage:
@@ -108,23 +96,29 @@ def leaves(area: Area) -> set[str]:
     return {area.at(f"page/{number}") for number in range(LEAVES)}
 
 
-def test_a_queue_that_fails_once_costs_no_page(area: Area, tmp_path: Path, job: dict[str, Any]) -> None:
-    job["SCHEDULER_DISK_QUEUE"] = f"{__name__}.FailingOnce"
-    crawl = run(tmp_path, job, start=[area.at(f"many/{LEAVES}")])
-    assert ("finished", 0) == (crawl.stats["finish_reason"], crawl.stats["bloomdupe/pending"])
-    assert leaves(area) <= exported(tmp_path)
-
-
-def test_a_queue_that_fails_for_good_leaves_its_requests_pending(
-    area: Area, tmp_path: Path, job: dict[str, Any]
+@pytest.mark.parametrize(
+    ("jobdir", "setting", "queue"),
+    [
+        (True, "SCHEDULER_DISK_QUEUE", OwnDiskQueue),
+        (True, "SCHEDULER_START_DISK_QUEUE", OwnDiskQueue),
+        (False, "SCHEDULER_MEMORY_QUEUE", OwnMemoryQueue),
+        (True, "SCHEDULER_PRIORITY_QUEUE", OwnPriorityQueue),
+        (False, "SCHEDULER_PRIORITY_QUEUE", OwnPriorityQueue),
+    ],
+)
+def test_a_queue_class_of_the_projects_own_is_refused_unless_the_frontier_is_off(
+    area: Area, tmp_path: Path, job: dict[str, Any], jobdir: bool, setting: str, queue: type
 ) -> None:
-    failing = {**job, "SCHEDULER_DISK_QUEUE": f"{__name__}.Failing"}
-    crawl = run(tmp_path, failing, start=[area.at(f"many/{LEAVES}")])
-    assert "bloomdupe_incomplete" == crawl.stats["finish_reason"]
-    assert 0 < crawl.stats["bloomdupe/pending"] == crawl.stats["bloomdupe/error/queue"]
-    assert 1 == len(crawl.lines("WARNING", "did not take a pending request"))
-    again = run(tmp_path, job, start=[area.at(f"many/{LEAVES}")])
-    assert ("finished", 0) == (again.stats["finish_reason"], again.stats["bloomdupe/pending"])
+    if not jobdir:
+        del job["JOBDIR"]
+    # By its name, since a job is JSON.
+    job[setting] = f"{__name__}.{queue.__name__}"
+    crawl = run(tmp_path, job, start=[area.at(f"many/{LEAVES}")])
+    assert (1, "bloomdupe_refused") == (crawl.code, crawl.stats["finish_reason"])
+    assert 1 == len(crawl.lines("ERROR", f"{setting} = '{job[setting]}' is none of Scrapy's own queues"))
+    assert [] == area.answers()
+    crawl = run(tmp_path, {**job, "BLOOMDUPE_FRONTIER": False}, start=[area.at(f"many/{LEAVES}")])
+    assert (0, "finished") == (crawl.code, crawl.stats["finish_reason"])
     assert leaves(area) <= exported(tmp_path)
 
 

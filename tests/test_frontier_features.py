@@ -1,7 +1,8 @@
-"""Does the journal get on with what else a crawl can do? Whole crawls, in two runs or three."""
+"""Does the frontier get on with what else a crawl can do? Whole crawls, in two runs or three."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -15,10 +16,6 @@ from forking import Going, crawls, wait_until
 from killing import BARE, EXACT, STOCK
 from mocksite import Area, Site, mock_site
 from scrapy.settings import default_settings
-
-from scrapy_bloomdupe.committing import Committer
-from scrapy_bloomdupe.records import Seal, read_seal
-from scrapy_bloomdupe.stores.environment import Environment
 
 INT, KILL = signal.SIGINT, signal.SIGKILL
 
@@ -86,16 +83,6 @@ class Job:
         finally:
             going.kill()
 
-    def seal(self) -> Seal:
-        """What the last run, which ended in order, left."""
-        environment = Environment.open(self.jobdir / "bloomdupe" / "seen.lmdb", readonly=True)
-        try:
-            found = read_seal(environment)
-            assert found is not None
-            return found
-        finally:
-            environment.close()
-
     def missing(self, count: int = PAGES) -> list[int]:
         """Which of the pages of ``many/count`` have not been answered."""
         fetched = self.area.fetched()
@@ -114,8 +101,9 @@ def check(crawl: Crawl, reason: str = "finished", pending: int = 0, errors: int 
     assert [] == crawl.lines("Traceback"), crawl.log
 
 
+ADDON = {"ADDONS": {"scrapy_bloomdupe.Addon": 500}}
 MENDED = {"DEFAULT_REQUEST_HEADERS": {"Cookie": "mended=1"}}
-PATIENT = {"BLOOMDUPE_RETRY_FAILED": True, "RETRY_ENABLED": False, "COOKIES_ENABLED": False}
+PATIENT = {**ADDON, "BLOOMDUPE_RETRY_FAILED": True, "RETRY_ENABLED": False, "COOKIES_ENABLED": False}
 
 
 @stores
@@ -124,19 +112,17 @@ def test_a_page_that_fails_for_ever_is_asked_by_the_next_run_if_that_is_wanted(
 ) -> None:
     job.settings = {**store, **PATIENT}
     start = job.area.links("broken/1", "page/1").removeprefix(job.area.at(""))
-    exact = store is EXACT
     first = job(start)
-    check(first, pending=0 if exact else 1)
-    assert (1 if exact else None) == first.stats.get("bloomdupe/failed")
+    check(first)
+    assert 1 == first.stats["bloomdupe/failed"]
     # Nor does a run lose it that does not get there, or finds it as it was.
     for _ in range(2):
         again = job()
-        check(again, pending=0 if exact else 1)
-        assert 1 == again.stats["bloomdupe/replayed"]
+        check(again)
+        assert (1, 1) == (again.stats["bloomdupe/resumed"], again.stats["bloomdupe/failed"])
     second = job(**MENDED)
     check(second)
-    # None, or 0 if a commit came in between.
-    assert not second.stats.get("bloomdupe/failed")
+    assert "bloomdupe/failed" not in second.stats
     assert ("GET", "broken/1", 200) == job.area.answers()[-1]
     before = len(job.area.answers())
     check(job())
@@ -148,8 +134,8 @@ def test_a_failed_page_that_is_linked_again_is_crawled_once(job: Job, store: dic
     job.settings = {**store, **PATIENT}
     start = job.area.links("broken/1", "page/1").removeprefix(job.area.at(""))
     job(start)
-    # It is replayed, and found by its link.
-    check(job(start, **MENDED))
+    # It is pending, and found by the link of another page.
+    check(job(job.area.links("broken/1", "page/2").removeprefix(job.area.at("")), **MENDED))
     assert [500, 200] == [status for _, path, status in job.area.answers() if path == "broken/1"]
 
 
@@ -164,6 +150,21 @@ def test_a_dead_page_that_many_pages_link_to_is_asked_and_kept_once_per_run(job:
         assert run == [path for _, path, _ in job.area.answers()].count("broken/1")
     check(job(start, **MENDED))
     assert [500, 500, 200] == [status for _, path, status in job.area.answers() if path == "broken/1"]
+
+
+def test_another_url_of_a_page_that_failed_is_tried_in_the_same_run(job: Job) -> None:
+    job.settings |= {**PATIENT, "BLOOMDUPE_PRESET": "usual"}
+    one, other = (f"broken/1?utm_source={source}" for source in ("a", "b"))
+    # They come one after the other, the next one when its page has failed.
+    job.settings |= {"CONCURRENT_REQUESTS": 1, "DEPTH_PRIORITY": -1}
+    pages = [f"links?to={one}", f"links?to={other}", f"links?to={one}&to=page/1"]
+    first = job(job.area.links(*pages).removeprefix(job.area.at("")))
+    check(first)
+    assert [one, other] == sorted(path for _, path, status in job.area.answers() if status == 500)
+    assert 2 == first.stats["bloomdupe/failed"]
+    before = len(job.area.answers())
+    check(job(**MENDED))
+    assert [one, other] == sorted(path for _, path, status in job.area.answers()[before:] if status == 200)
 
 
 def test_a_page_that_fails_for_ever_is_done_if_nothing_else_is_wanted(job: Job) -> None:
@@ -195,14 +196,17 @@ def test_a_start_request_that_a_handler_drops_leaves_its_page_to_links(
     assert [] == job.missing()
 
 
-@pytest.mark.parametrize("place", [0, -1], ids=["first", "last"])
-@pytest.mark.parametrize("times", ["1", "1000"], ids=["once", "always"])
-def test_what_is_given_again_and_dropped_by_a_handler_is_not_seen(job: Job, times: str, place: int) -> None:
+def test_what_is_pending_does_not_pass_the_handlers_of_scheduling_again(job: Job) -> None:
     job.stopped(3, (KILL,), f"many/{PAGES}", spider=CHOOSY, **SLOW)
-    page = job.missing()[place]
-    check(job(spider=CHOOSY, arguments={"refuse": f"page/{page}", "of": "replay", "times": times}))
-    assert ([] if times == "1" else [page]) == job.missing()
-    check(job(job.area.links(f"page/{page}").removeprefix(job.area.at("")), spider=CHOOSY))
+    page = job.missing()[0]
+    check(job(spider=CHOOSY, arguments={"refuse": f"page/{page}", "of": "links"}))
+    assert [] == job.missing()
+
+
+def test_what_a_handler_drops_is_neither_pending_nor_seen(job: Job) -> None:
+    check(job(f"many/{PAGES}", spider=CHOOSY, arguments={"refuse": "page/7", "of": "links"}))
+    assert [7] == job.missing()
+    check(job(job.area.links("page/7").removeprefix(job.area.at("")), spider=CHOOSY))
     assert [] == job.missing()
 
 
@@ -212,44 +216,42 @@ def test_a_start_request_that_was_dropped_is_asked_by_the_run_after_a_kill(job: 
     arguments = {"refuse": "page/x", "unasked": unasked}
     job.stopped(3, (KILL,), *starts, spider=CHOOSY, arguments=arguments, **SLOW)
     check(job(*starts, spider=CHOOSY, arguments={"unasked": unasked}))
-    # What the filter was not asked about is given by the journal, too.
-    assert job.area.fetched()["page/x"] in (1, 1 + len(unasked))
+    assert 1 == job.area.fetched()["page/x"]
     assert [] == job.missing()
 
 
-def test_a_stock_job_that_was_stopped_goes_on_with_a_journal(job: Job) -> None:
-    stopped = job.stopped(7, (INT,), f"many/{PAGES}", **STOCK, **SLOW)
-    assert "shutdown" == stopped.stats["finish_reason"]
-    waiting = job.missing()
-    assert len(waiting) > 5
-    # No start request finds them: they are those of the queue.
-    killed = job.stopped(3, (KILL,), **SLOW)
-    assert [] != killed.lines("[scrapy_bloomdupe", f"took over {len(waiting)} requests"), killed.log
-    last = job()
-    check(last)
-    assert [] == job.missing()
-    # What was under way, and what one commit had not reached.
-    assert job.area.fetched().total() <= PAGES + 1 + SLOW["CONCURRENT_REQUESTS"] + 3
-    assert 1 == len(list(job.jobdir.glob("requests.queue.adopted.old-*")))
+@pytest.mark.parametrize("end", [INT, KILL], ids=["stopped", "killed"])
+def test_a_job_of_scrapys_own_queue_is_refused_until_it_is_imported(job: Job, end: int) -> None:
+    job.stopped(7, (end,), f"many/{PAGES}", **STOCK, **SLOW)
+    queue = job.jobdir / "requests.queue"
+    before = {path: path.read_bytes() for path in queue.rglob("*") if path.is_file()}
+    fetched = job.area.fetched()
+    refused = job(f"many/{PAGES}")
+    assert (1, "bloomdupe_refused") == (refused.code, refused.stats["finish_reason"])
+    said = f"{queue} is a queue of Scrapy's own", f"`bloomdupe import {job.jobdir}`"
+    assert [] != refused.lines("ERROR", *said)
+    assert before == {path: path.read_bytes() for path in queue.rglob("*") if path.is_file()}
+    assert fetched == job.area.fetched()
 
 
 @stores
-def test_a_job_that_had_no_journal_and_was_stopped_goes_on_with_one(job: Job, store: dict[str, Any]) -> None:
+def test_a_job_that_had_no_frontier_is_finished_without_one_and_may_have_one_then(
+    job: Job, store: dict[str, Any]
+) -> None:
     job.settings = dict(store)
     stopped = job.stopped(7, (INT,), f"many/{PAGES}", BLOOMDUPE_FRONTIER=False, **SLOW)
     assert "shutdown" == stopped.stats["finish_reason"]
-    waiting = len(job.missing())
-    assert waiting > 5
-    # They are marked as seen: only who owns the mark passes it.
-    job.stopped(3, (KILL,), **SLOW)
-    last = job()
-    check(last)
+    assert len(job.missing()) > 5
+    assert "bloomdupe_refused" == job().stats["finish_reason"]
+    last = job(BLOOMDUPE_FRONTIER=False)
+    assert "finished" == last.stats["finish_reason"]
     assert [] == job.missing()
+    check(job("page/last"))
+    assert 1 == job.area.fetched()["page/last"]
 
 
-def test_start_requests_are_asked_again_after_a_stop_whatever_the_queue(job: Job) -> None:
+def test_start_requests_are_asked_again_after_a_stop(job: Job) -> None:
     spider = "featurespiders.Lambdas"
-    # Not trusted, since it does not hold what is pending.
     stopped = job.stopped(7, (INT,), "page/first", f"many/{PAGES}", spider=spider, **SLOW)
     assert "shutdown" == stopped.stats["finish_reason"]
     assert [] != job.missing()
@@ -258,13 +260,6 @@ def test_start_requests_are_asked_again_after_a_stop_whatever_the_queue(job: Job
     check(last)
     assert [] == job.missing()
     assert 1 == len(last.lines("Filtered duplicate request", "page/first"))
-
-
-def test_requests_of_a_stock_job_whose_key_cannot_be_made_are_taken_over(job: Job) -> None:
-    job.stopped(7, (INT,), f"many/{PAGES}", **STOCK, **SLOW)
-    assert [] != job.missing()
-    job(REQUEST_FINGERPRINTER_CLASS="featurespiders.KeylessFingerprinter")
-    assert [] == job.missing()
 
 
 def test_requests_whose_key_cannot_be_made_survive_a_kill(job: Job) -> None:
@@ -290,9 +285,6 @@ def test_a_page_whose_callback_closes_the_spider_is_asked_again(job: Job) -> Non
     closed = job(f"many/{PAGES}", spider=spider, arguments={"close": "1"})
     assert "enough" == closed.stats["finish_reason"], closed.log
     assert [] != job.missing()
-    # By its number, beside the queue; not when nothing else is left to do.
-    assert (1,) == job.seal().again
-    assert None is not job.seal().queue
     check(job(spider=spider))
     assert [] == job.missing()
     assert 2 == job.area.fetched()[f"many/{PAGES}"]
@@ -323,29 +315,18 @@ def test_what_leads_away_from_the_site_does_not_stay_pending_after_a_kill(job: J
     check(again(spider="featurespiders.AtHome"))
 
 
-def test_a_request_whose_callback_the_spider_lost_stays_pending_and_is_no_finish(job: Job) -> None:
-    job.stopped(7, (KILL,), f"many/{PAGES}", spider="featurespiders.Rich", **SLOW)
+@pytest.mark.parametrize("end", [INT, KILL], ids=["stopped", "killed"])
+def test_a_request_whose_callback_the_spider_lost_stays_pending_and_is_no_finish(job: Job, end: int) -> None:
+    job.stopped(7, (end,), f"many/{PAGES}", spider="featurespiders.Rich", **SLOW)
     waiting = len(job.missing())
     assert waiting > 5
     for _ in range(2):
         poor = job(spider="featurespiders.Poor")
-        assert "bloomdupe_incomplete" == poor.stats["finish_reason"], poor.log
+        assert (1, "bloomdupe_incomplete") == (poor.code, poor.stats["finish_reason"]), poor.log
         assert waiting <= poor.stats["bloomdupe/pending"] <= waiting + 7
         assert [] != poor.lines("[scrapy_bloomdupe", "ERROR", "cannot be restored", "parse_item"), poor.log
     last = job(spider="featurespiders.Rich")
     check(last)
-    assert [] == job.missing()
-
-
-def test_a_callback_that_is_lost_after_a_stop_in_order_costs_no_page(job: Job) -> None:
-    assert "shutdown" == job.stopped(
-        7, (INT,), f"many/{PAGES}", spider="featurespiders.Rich", **SLOW
-    ).stats.get("finish_reason")
-    assert [] != job.missing()
-    # Scrapy takes a request out of its queue and then finds that it cannot make it, one in five seconds.
-    poor = job(spider="featurespiders.Poor", CLOSESPIDER_TIMEOUT=1)
-    assert "closespider_timeout" == poor.stats["finish_reason"]
-    check(job(spider="featurespiders.Rich"))
     assert [] == job.missing()
 
 
@@ -358,6 +339,8 @@ def test_pending_requests_of_another_spider_stay_pending(job: Job) -> None:
     assert [] != other.lines("[scrapy_bloomdupe", "WARNING", "pending requests are of another spider")
     assert waiting == set(job.missing())
     assert 1 == job.area.fetched()["page/other"]
+    # Scrapy without us has to refuse the job still.
+    assert "1" == (job.jobdir / "requests.queue" / "active.json").read_text()
     check(job())
     assert [] == job.missing()
 
@@ -386,63 +369,41 @@ def test_a_start_request_that_lives_in_memory_only_is_asked_again_after_a_kill(j
     assert [] == job.missing()
 
 
-def test_a_queue_that_scrapy_could_not_close_is_not_trusted(job: Job) -> None:
+def test_a_queue_that_scrapy_could_not_close_loses_nothing(job: Job) -> None:
     stops = (None, "featurespiders.scrapy_cannot_write_its_queue")
     for number, prepare in enumerate(stops):
         stopped = job.stopped(4, (INT,), *[f"many/{PAGES}"][number:], prepare=prepare, **SLOW)
         assert "shutdown" == stopped.stats["finish_reason"], stopped.log
         assert [] != job.missing()
-        # Its index is still there, that of the run before.
-        assert (job.jobdir / "requests.queue" / "active.json").exists()
-        assert (prepare is not None) is (job.seal().queue is None)
     check(job())
     assert [] == job.missing()
 
 
-def test_a_request_that_is_dropped_between_journal_and_scheduler_is_put_back(job: Job) -> None:
-    last = job(f"many/{PAGES}", spider="featurespiders.Dropping", arguments={"times": "3"})
-    check(last)
-    assert 3 == last.stats["bloomdupe/replayed"]
-    assert [] == job.missing()
-
-
-def test_a_queue_that_does_not_hold_what_is_pending_is_not_trusted(job: Job) -> None:
-    dropping: dict[str, Any] = {"spider": "featurespiders.Dropping", "arguments": {"times": "3"}}
-    stopped = job.stopped(7, (INT,), f"many/{PAGES}", **dropping, **SLOW)
-    assert "shutdown" == stopped.stats["finish_reason"], stopped.log
-    assert None is job.seal().queue
-    check(job(spider="featurespiders.Dropping", arguments={"times": "0"}))
-    assert [] == job.missing()
-
-
-def slowly() -> None:
-    """The clock has written nothing yet when the crawl is idle."""
-    Committer._tick = lambda self: None  # type: ignore[method-assign]
-    Committer._woken_up = lambda self: None  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("prepare", [None, "test_journal_features.slowly"])
-def test_a_request_that_a_handler_drops_again_is_dropped_on_purpose(job: Job, prepare: str | None) -> None:
-    spider = "featurespiders.Dropping"
-    last = job("many/3", spider=spider, arguments={"times": "1000"}, prepare=prepare)
-    check(last)
-    assert 3 == last.stats["bloomdupe/replayed"]
-
-
 @stores
-def test_a_journal_with_pending_requests_is_not_left_behind(job: Job, store: dict[str, Any]) -> None:
+def test_a_frontier_with_pending_requests_is_not_left_behind(job: Job, store: dict[str, Any]) -> None:
     job.settings = dict(store)
     job.stopped(7, (KILL,), f"many/{PAGES}", **SLOW)
     before = job.area.fetched()
     refused = job(f"many/{PAGES}", BLOOMDUPE_FRONTIER=False)
     assert (1, "bloomdupe_refused") == (refused.code, refused.stats["finish_reason"])
-    assert [] != refused.lines("ERROR", "BLOOMDUPE_FRONTIER is off", "Leave it on until the job is finished")
+    assert [] != refused.lines("ERROR", "the frontier is off", "Leave it on until the job is finished")
     assert before == job.area.fetched()
     check(job())
     assert [] == job.missing()
     # Now nothing is pending.
     off = job("page/last", BLOOMDUPE_FRONTIER=False)
     assert (0, "finished") == (off.code, off.stats["finish_reason"])
+
+
+def test_a_frontier_with_failed_requests_is_not_left_behind(job: Job) -> None:
+    job.settings |= PATIENT
+    check(job(job.area.links("broken/1", "page/1").removeprefix(job.area.at(""))))
+    off = {"BLOOMDUPE_FRONTIER": False, "BLOOMDUPE_RETRY_FAILED": False}
+    # Their pages are marked as seen: no link would find them.
+    refused = job(job.area.links("broken/1", "page/2").removeprefix(job.area.at("")), **off, **MENDED)
+    assert (1, "bloomdupe_refused") == (refused.code, refused.stats["finish_reason"])
+    check(job(**MENDED))
+    assert [500, 200] == [status for _, path, status in job.area.answers() if path == "broken/1"]
 
 
 def test_what_is_pending_comes_before_the_start_requests(job: Job) -> None:
@@ -471,19 +432,23 @@ def test_a_feed_that_a_resumed_job_overwrites_is_named(job: Job) -> None:
     assert [] == job(**feeds(job)).lines(overwritten)
 
 
-@pytest.mark.parametrize(
-    ("feed", "torn", "whole"), [("jsonlines", '{"url": "ht', '{"url": "'), ("csv", "ht", "")]
-)
-def test_a_torn_line_of_a_feed_takes_no_item_with_it(job: Job, feed: str, torn: str, whole: str) -> None:
-    path = job.folder / "items.jl"
-    for left, mended in ((torn, True), (f"{torn}\n", False)):
-        path.write_text(left)
-        last = job("page/1", FEEDS={str(path): {"format": feed}}, JOBDIR=str(job.folder / f"{feed}-{mended}"))
-        check(last)
-        assert mended is bool(last.lines("[scrapy_bloomdupe", "WARNING", "items.jl")), last.log
-        lines = path.read_text().splitlines()
-        assert torn == lines[0]
-        assert [f"{whole}{job.area.at('page/1')}"] == [line.removesuffix('"}') for line in lines[-1:]]
+@pytest.mark.parametrize("feed", ["jsonlines", "csv"])
+@pytest.mark.parametrize("torn", ['{"url": "ht', '{"url": "ht\n'], ids=["torn line", "line that is no item"])
+def test_what_a_killed_run_left_in_a_feed_beyond_its_last_commit_is_cut_off(
+    job: Job, feed: str, torn: str
+) -> None:
+    path = job.folder / "items"
+    job.settings["FEEDS"] = {str(path): {"format": feed}}
+    job.stopped(7, (KILL,), f"many/{PAGES}", **SLOW)
+    with path.open("a") as file:
+        file.write(torn)
+    last = job()
+    check(last)
+    assert [] != last.lines("[scrapy_bloomdupe", "INFO", "were cut off", str(path))
+    lines = path.read_text().splitlines()
+    urls = [json.loads(line)["url"] for line in lines] if feed == "jsonlines" else lines[1:]
+    pages = [job.area.at(name) for name in (f"many/{PAGES}", *(f"page/{number}" for number in range(PAGES)))]
+    assert sorted(pages) == sorted(urls)
 
 
 def test_a_feed_that_a_killed_process_takes_with_it_is_named(job: Job) -> None:

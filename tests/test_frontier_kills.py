@@ -32,7 +32,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Job
 
 
 @pytest.mark.parametrize("settings", [STOCK, WITHOUT], ids=["stock", "without the journal"])
-def test_proof_that_this_harness_can_fail_a_job_without_a_journal_loses_pages_and_items(
+def test_proof_that_this_harness_can_fail_a_job_without_a_frontier_loses_pages_and_items(
     make: Callable[..., Job], tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     # Everything is linked from the first three pages, and known long before the kill. So many, that what

@@ -111,7 +111,7 @@ def fetched(area: Area) -> Counter[str]:
     return Counter(path.split("&")[0] for path in paths)
 
 
-@pytest.mark.parametrize("jobdir", [False, True], ids=["without a job", "with a journal"])
+@pytest.mark.parametrize("jobdir", [False, True], ids=["without a job", "with a frontier"])
 def test_list_pages_are_crawled_again_after_their_time_and_products_are_not(
     site: Site, tmp_path: Path, jobdir: bool
 ) -> None:
@@ -135,7 +135,7 @@ def test_list_pages_are_crawled_again_after_their_time_and_products_are_not(
         assert (10, 0) == (crawl.stats["bloomdupe/done"], crawl.stats["bloomdupe/pending"])
 
 
-@pytest.mark.parametrize("jobdir", [False, True], ids=["without a job", "with a journal"])
+@pytest.mark.parametrize("jobdir", [False, True], ids=["without a job", "with a frontier"])
 def test_without_a_store_all_pages_are_crawled_again_after_their_time(
     site: Site, tmp_path: Path, jobdir: bool
 ) -> None:
@@ -291,7 +291,7 @@ def test_a_start_page_from_the_cache_is_recorded_too(site: Site, tmp_path: Path)
     assert (1, 1) == (crawl.stats["httpcache/hit"], len(crawl.urls))
 
 
-@pytest.mark.parametrize("jobdir", [False, True], ids=["without a job", "with a journal"])
+@pytest.mark.parametrize("jobdir", [False, True], ids=["without a job", "with a frontier"])
 def test_a_copied_wish_to_be_recorded_makes_no_crawl_without_end(
     site: Site, tmp_path: Path, jobdir: bool
 ) -> None:

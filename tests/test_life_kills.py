@@ -1,6 +1,6 @@
 """Is no page lost of a job that is killed while its pages expire, are recorded or were forgotten?
 
-For a long version see ``test_journal_kills``.
+For a long version see ``test_frontier_kills``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Job
 def test_a_job_whose_pages_expire_while_it_is_killed_again_and_again_loses_nothing(
     make: Callable[..., Job], tmp_path: Path, seed: int, settings: dict[str, Any]
 ) -> None:
-    # So short, that what is asked again from the journal has expired.
+    # So short, that what is asked again from the frontier has expired.
     job = make(tmp_path, Tree(PAGES, seed, KINDS), {**settings, "BLOOMDUPE_EXPIRE": 0.1})
     job.kill_often(KILLS, seed)
     job.check()

@@ -13,7 +13,7 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.misc import load_object
 
-from scrapy_bloomdupe import JournalMiddleware, UrlRulesMiddleware
+from scrapy_bloomdupe import AcknowledgeMiddleware, UrlRulesMiddleware
 from scrapy_bloomdupe.keys import of_crawler
 from scrapy_bloomdupe.sharedmiddleware import SharedMiddleware
 
@@ -187,7 +187,7 @@ def test_only_what_can_have_its_id_nowhere_else_is_dropped(changes: dict[str, An
 @pytest.mark.parametrize("order", [42, None])
 def test_the_addon_leaves_a_middleware_alone_that_the_project_lists(own: Any, order: int | None) -> None:
     settings = idle_crawler(**ADDON, SPIDER_MIDDLEWARES={own: order}).settings
-    first = {JournalMiddleware: -1_000_000, SharedMiddleware: -999_999}  # next to the engine
+    first = {AcknowledgeMiddleware: -1_000_000, SharedMiddleware: -999_999}  # next to the engine
     assert {own: order, **first} == settings.getdict("SPIDER_MIDDLEWARES")
 
 
@@ -198,7 +198,7 @@ def test_the_addon_puts_the_middleware_once_and_near_the_engine(listed: Any) -> 
     others = {"project.Other": 543} if listed else {}
     assert others == {k: v for k, v in found.items() if v not in (10, -1_000_000, -999_999)}
     assert [UrlRulesMiddleware] == [load_object(k) for k, v in found.items() if v == 10]
-    assert [JournalMiddleware] == [load_object(k) for k, v in found.items() if v == -1_000_000]
+    assert [AcknowledgeMiddleware] == [load_object(k) for k, v in found.items() if v == -1_000_000]
     assert [SharedMiddleware] == [load_object(k) for k, v in found.items() if v == -999_999]
 
 

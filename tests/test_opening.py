@@ -16,12 +16,12 @@ from scrapy_bloomdupe.errors import (
     StateNotFound,
     StoreError,
 )
+from scrapy_bloomdupe.frontier.group import Syncer
 from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.opening import open_existing, open_or_create, open_temporary
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.statefiles import locate
 from scrapy_bloomdupe.stores.environment import Environment
-from scrapy_bloomdupe.syncing import Syncer
 
 IDENTITY = {"fingerprinter": "scrapy.Old", "canary": "1" * 40}
 OPTIONS = StateOptions(1000, 0.01, "paged", "murmur3", "lmdb", IDENTITY)

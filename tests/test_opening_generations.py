@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 from crawling import Cli
+from frontiers import pend
 from test_opening_mismatch import files
 
 from scrapy_bloomdupe.errors import StateCorrupt, StateMismatch
 from scrapy_bloomdupe.filters.generations import GenerationalFilter
 from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
-from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.state import State
 
 HOUR = 3600.0
 BEGIN = 1_700_000_000.0
 IDENTITY = {"fingerprinter": "it", "canary": "c0ffee"}
-PLAIN = StateOptions(1000, 1e-9, "paged", "murmur3", None, IDENTITY, journal=True)
+PLAIN = StateOptions(1000, 1e-9, "paged", "murmur3", None, IDENTITY, frontier=True)
 RING = replace(PLAIN, expire=3 * HOUR)
 NEW, UNCONFIRMED = Verdict.NEW, Verdict.UNCONFIRMED
 
@@ -45,9 +45,9 @@ def written(directory: Path, options: StateOptions = RING) -> dict[str, bytes]:
     return files(directory)
 
 
-@pytest.mark.parametrize("journal", [True, False])
-def test_what_was_seen_is_new_again_after_its_time(tmp_path: Path, journal: bool) -> None:
-    options = replace(RING, journal=journal)
+@pytest.mark.parametrize("frontier", [True, False])
+def test_what_was_seen_is_new_again_after_its_time(tmp_path: Path, frontier: bool) -> None:
+    options = replace(RING, frontier=frontier)
     written(tmp_path, options)
     expected = [(2.9, [UNCONFIRMED, NEW]), (4.1, [NEW, UNCONFIRMED]), (6.8, [UNCONFIRMED] * 2)]
     for hours, verdicts in expected:
@@ -68,9 +68,8 @@ def test_a_temporary_one_leaves_nothing() -> None:
 
 def test_keys_wait_for_the_commit_of_their_requests(tmp_path: Path) -> None:
     state = opened(tmp_path)
-    assert state.journal is not None
     state.seen.check_and_add(key(1))
-    state.journal.add(Record(state.journal.next_number(), key(1), "spider", b"request"))
+    pend(state, key(1))
     state.flush()
     state.seen.check_and_add(key(2))
     assert [True, False] == [key(number) in state.filter for number in (1, 2)]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from conftest import Python
 
-from scrapy_bloomdupe.errors import StateCorrupt, StateUnusable
+from scrapy_bloomdupe.errors import StateCorrupt, StateMismatch, StateUnusable
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.opening import open_or_create
+from scrapy_bloomdupe.opening import open_existing, open_or_create
 from scrapy_bloomdupe.seen import Verdict
 
 OPTIONS = StateOptions(1000, 0.01, "paged", "murmur3", "lmdb", {"fingerprinter": "of the test"})
@@ -81,6 +81,30 @@ def test_a_state_that_is_not_whole_is_refused_and_left_as_it_is(
         # Damage is no other meaning of the keys: nothing is moved aside for it.
         with pytest.raises(StateCorrupt, match=message):
             open_or_create(tmp_path, replace(OPTIONS, on_mismatch=on_mismatch))
+        assert before == files(tmp_path)
+
+
+@pytest.mark.parametrize("store", ["lmdb", None])
+def test_a_state_of_the_first_edition_is_refused_and_the_release_that_reads_it_is_named(
+    tmp_path: Path, store: str | None
+) -> None:
+    options = replace(OPTIONS, store=store)
+    open_or_create(tmp_path, options).close()
+    # What it wrote into the filter of every state that had a journal.
+    state = open_existing(tmp_path)
+    state.set_identity({**state.filter.identity, "journal": "seen.lmdb" if store else "journal.lmdb"})
+    state.close()
+    before = files(tmp_path)
+    expected = (
+        f"{tmp_path} was made by scrapy-bloomdupe 0.1 and holds its journal of pending requests, which this "
+        "release does not read. Finish the job with scrapy-bloomdupe 0.1, or start in another directory. "
+        "Nothing was changed"
+    )
+    # Its pending requests are not moved aside either.
+    for changed in (options, replace(options, on_mismatch="new"), replace(options, frontier=True, reset=1)):
+        with pytest.raises(StateMismatch) as caught:
+            open_or_create(tmp_path, changed)
+        assert expected == str(caught.value)
         assert before == files(tmp_path)
 
 

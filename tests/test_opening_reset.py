@@ -7,12 +7,12 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
+from frontiers import frontier_of, pend
 
 from scrapy_bloomdupe.building import FilterValues
 from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.opening import open_existing, open_or_create
 from scrapy_bloomdupe.rebuilding import FilterPlan, rebuild
-from scrapy_bloomdupe.records import Record
 from scrapy_bloomdupe.state import State
 
 DAY = 86_400
@@ -31,12 +31,12 @@ def kept(directory: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("store", ["lmdb", None])
-@pytest.mark.parametrize("journal", [True, False])
+@pytest.mark.parametrize("frontier", [True, False])
 def test_a_state_that_is_old_enough_is_moved_aside_and_begun_anew(
-    tmp_path: Path, store: str | None, journal: bool
+    tmp_path: Path, store: str | None, frontier: bool
 ) -> None:
     for days, is_new in ((0, True), (29.9, False), (30.1, True), (59, False), (61, True)):
-        state = opened(tmp_path, days, store=store, journal=journal)
+        state = opened(tmp_path, days, store=store, frontier=frontier)
         assert is_new is state.is_new
         assert is_new is not (KEY in state.seen)
         state.seen.check_and_add(KEY)
@@ -54,21 +54,20 @@ def test_a_state_that_is_old_enough_is_moved_aside_and_begun_anew(
 
 
 def test_with_pending_requests_it_waits_and_says_so(tmp_path: Path) -> None:
-    state = opened(tmp_path, 0, journal=True)
-    assert state.journal is not None
-    state.journal.add(Record(state.journal.next_number(), KEY, "spider", b"request"))
+    state = opened(tmp_path, 0, frontier=True)
+    place = pend(state, KEY)
     state.close()
-    state = opened(tmp_path, 31, journal=True)
+    state = opened(tmp_path, 31, frontier=True)
     assert not state.is_new
     expected = (
         f"{tmp_path} was made 31d ago and BLOOMDUPE_RESET is 30d, but 1 requests are pending in it: it is "
         "begun anew by the first run that finds none. Let this one come to its end"
     )
     assert [expected] == state.notices
-    assert state.journal is not None
-    state.journal.end(1)
+    frontier_of(state).find()
+    frontier_of(state).remove(*place)
     state.close()
-    state = opened(tmp_path, 32, journal=True)
+    state = opened(tmp_path, 32, frontier=True)
     assert (True, 1) == (state.is_new, len(kept(tmp_path)))
     state.close()
 

@@ -113,7 +113,8 @@ def test_a_failure_is_said_once_and_costs_nothing(make: Callable[..., Job], tmp_
 def test_a_crawl_killed_at_random_moments_has_one_valid_version_each_time_and_loses_nothing(
     make: Callable[..., Job], tmp_path: Path
 ) -> None:
-    job = make(tmp_path / "job", Tree(PAGES), SMALL)
+    # Slices are taken on the clock of the commits: between two kills there have to be some dozen.
+    job = make(tmp_path / "job", Tree(PAGES), {**SMALL, "DOWNLOAD_DELAY": 0.04})
     rng = random.Random(1)
     versions, unfinished = [], 0
     points = sorted(rng.sample(range(1, PAGES * 9 // 10), KILLS))
@@ -188,7 +189,7 @@ def test_a_filter_in_use_grows_as_before_when_it_was_made_anew(tmp_path: Path) -
         for number in range(100):
             state.seen.check_and_add(number.to_bytes(20, "big"))
         assert 4 == counted.get_value(stats.LAYERS)
-        (renewer,) = ours._committer._tasks  # type: ignore[union-attr]
+        (renewer,) = ours._group._tasks  # type: ignore[union-attr]
         while state.filter.num_layers > 1:
             renewer.tick()
         assert 1 == counted.get_value(stats.LAYERS)

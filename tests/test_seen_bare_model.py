@@ -78,7 +78,7 @@ class Bare(Files):
     @rule()
     def crash_and_open(self) -> None:
         self.crash()
-        if self.options.journal:
+        if self.options.frontier:
             self.known = dict(self.written)
 
     @invariant()
@@ -101,12 +101,12 @@ class Counting(Bare):
             self.written.pop(number, None)
 
 
-class CountingJournaled(Counting):
-    options = replace(Counting.options, journal=True)
+class CountingWithFrontier(Counting):
+    options = replace(Counting.options, frontier=True)
 
 
-class CountingAudited(CountingJournaled):
-    options = replace(CountingJournaled.options, audit=0.3)
+class CountingAudited(CountingWithFrontier):
+    options = replace(CountingWithFrontier.options, audit=0.3)
 
 
 class Generations(Bare):
@@ -129,15 +129,15 @@ class Generations(Bare):
         assert [] == [number for number in late if key(number) in self.state.seen]
 
 
-class GenerationsJournaled(Generations):
-    options = replace(Generations.options, journal=True)
+class GenerationsWithFrontier(Generations):
+    options = replace(Generations.options, frontier=True)
 
 
 TestCounting = Counting.TestCase
-TestCountingJournaled = CountingJournaled.TestCase
+TestCountingWithFrontier = CountingWithFrontier.TestCase
 TestCountingAudited = CountingAudited.TestCase
 TestGenerations = Generations.TestCase
-TestGenerationsJournaled = GenerationsJournaled.TestCase
-TestCounting.settings = TestCountingJournaled.settings = settings(max_examples=12, stateful_step_count=25)
-TestGenerations.settings = TestGenerationsJournaled.settings = TestCounting.settings
+TestGenerationsWithFrontier = GenerationsWithFrontier.TestCase
+TestCounting.settings = TestCountingWithFrontier.settings = settings(max_examples=12, stateful_step_count=25)
+TestGenerations.settings = TestGenerationsWithFrontier.settings = TestCounting.settings
 TestCountingAudited.settings = TestCounting.settings

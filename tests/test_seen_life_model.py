@@ -153,16 +153,16 @@ class Living(Files):
         assert (len(self.known), BEGIN) == (self.state.num_keys(), self.state.filter.created)
 
 
-class LivingJournaled(Living):
+class LivingWithFrontier(Living):
     """Groups are written when somebody says so, together with their requests."""
 
-    options = replace(OPTIONS, journal=True)
+    options = replace(OPTIONS, frontier=True)
 
 
-class LivingWithoutJournal(Living):
+class LivingWithoutFrontier(Living):
     """As long as no group is full, which none is here, nothing is written before it is flushed either."""
 
 
-TestLiving = LivingWithoutJournal.TestCase
-TestLivingJournaled = LivingJournaled.TestCase
-TestLiving.settings = TestLivingJournaled.settings = settings(max_examples=30, stateful_step_count=25)
+TestLiving = LivingWithoutFrontier.TestCase
+TestLivingWithFrontier = LivingWithFrontier.TestCase
+TestLiving.settings = TestLivingWithFrontier.settings = settings(max_examples=30, stateful_step_count=25)

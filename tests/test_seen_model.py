@@ -204,11 +204,11 @@ class Bare(Files):
         assert all(key(number) in self.state.seen for number in self.added)
 
 
-class Journaled(Files):
-    """With a journal only what was committed survives a crash: no mark without its request."""
+class WithFrontier(Files):
+    """With a frontier only what was committed survives a crash: no mark without its request."""
 
     # Of so small a rate that the filter is never wrong.
-    options = replace(OPTIONS, error_rate=1e-9, journal=True)
+    options = replace(OPTIONS, error_rate=1e-9, frontier=True)
 
     def __init__(self) -> None:
         super().__init__()
@@ -278,13 +278,13 @@ class Journaled(Files):
         assert known == {number for number in range(361) if key(number) in self.state.seen}
 
 
-class BareJournaled(Journaled):
-    options = replace(Journaled.options, store=None)
+class BareWithFrontier(WithFrontier):
+    options = replace(WithFrontier.options, store=None)
 
 
 TestWithStore = WithStore.TestCase
 TestBare = Bare.TestCase
-TestJournaled = Journaled.TestCase
-TestBareJournaled = BareJournaled.TestCase
+TestWithFrontier = WithFrontier.TestCase
+TestBareWithFrontier = BareWithFrontier.TestCase
 TestWithStore.settings = TestBare.settings = settings(max_examples=30, stateful_step_count=20)
-TestJournaled.settings = TestBareJournaled.settings = settings(max_examples=20, stateful_step_count=20)
+TestWithFrontier.settings = TestBareWithFrontier.settings = settings(max_examples=20, stateful_step_count=20)

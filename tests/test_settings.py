@@ -43,7 +43,7 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
     elif name == "BLOOMDUPE_SYNC":
         assert (value == "full") is read().options.sync
     elif name == "BLOOMDUPE_FRONTIER":
-        assert value == read(JOBDIR="job").options.journal
+        assert value == read(JOBDIR="job").options.frontier
     elif name in ("BLOOMDUPE_PRESET", "BLOOMDUPE_RULES", "BLOOMDUPE_RULE_FILES"):
         assert not value
         assert settings.read_rules(Settings()) is None
@@ -174,13 +174,13 @@ def test_the_state_lies_in_the_job_directory_unless_it_has_one_of_its_own(tmp_pa
     assert Path("job/bloomdupe") == read(JOBDIR="job", BLOOMDUPE_DIR="").directory
 
 
-def test_a_journal_is_kept_wherever_a_state_is_kept_unless_it_is_switched_off() -> None:
-    assert read(JOBDIR="job").options.journal
-    assert read(BLOOMDUPE_DIR="seen").options.journal
-    assert read(JOBDIR="job", BLOOMDUPE_STORE=None).options.journal
-    assert not read(JOBDIR="job", BLOOMDUPE_FRONTIER=False).options.journal
+def test_a_frontier_is_kept_wherever_a_state_is_kept_unless_it_is_switched_off() -> None:
+    assert read(JOBDIR="job").options.frontier
+    assert read(BLOOMDUPE_DIR="seen").options.frontier
+    assert read(JOBDIR="job", BLOOMDUPE_STORE=None).options.frontier
+    assert not read(JOBDIR="job", BLOOMDUPE_FRONTIER=False).options.frontier
     # Temporary files are gone when the crawl ends.
-    assert not read(BLOOMDUPE_FRONTIER=True).options.journal
+    assert not read(BLOOMDUPE_FRONTIER=True).options.frontier
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_journal_is_kept_wherever_a_state_is_kept_unless_it_is_switched_off() 
 )
 def test_a_flag_is_read_as_scrapy_reads_it(written: Any, expected: bool) -> None:
     assert expected is read(BLOOMDUPE_RETRY_FAILED=written).retry_failed
-    assert expected is read(JOBDIR="job", BLOOMDUPE_FRONTIER=written).options.journal
+    assert expected is read(JOBDIR="job", BLOOMDUPE_FRONTIER=written).options.frontier
 
 
 def test_every_commit_is_brought_to_the_disk_on_request() -> None:

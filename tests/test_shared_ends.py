@@ -59,7 +59,7 @@ def start_of(area: Area, number: int) -> list[str]:
     return [area.at(f"many/{PAGES}?run={number}")]
 
 
-def test_a_crawl_without_a_journal_that_is_stopped_gives_back_what_waits(
+def test_a_crawl_without_a_frontier_that_is_stopped_gives_back_what_waits(
     area: Area, exact: dict[str, Any], tmp_path: Path
 ) -> None:
     first = stopped(area, tmp_path, exact)
@@ -83,14 +83,14 @@ def test_what_a_filter_cannot_give_back_is_said(area: Area, bare: dict[str, Any]
 
 
 @pytest.mark.parametrize("kind", ["exact", "bare"])
-def test_what_the_journal_gives_again_is_not_asked_of_the_server(
+def test_what_is_pending_is_not_asked_of_the_server(
     area: Area, tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
     settings = {**request.getfixturevalue(kind), "JOBDIR": str(tmp_path / "job")}
     assert -9 == stopped(area, tmp_path, settings, signal.SIGKILL).code
     second = run(tmp_path, settings, start=[area.at(f"many/{PAGES}?unseen")])
     assert [] == lost(area), second.log
-    assert second.stats["bloomdupe/replayed"] > PAGES // 2
+    assert second.stats["bloomdupe/resumed"] > PAGES // 2
     assert second.stats.get("bloomdupe/server/keys", 0) < PAGES // 2
 
 

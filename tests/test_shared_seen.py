@@ -80,7 +80,7 @@ class Crawl:
     """A crawl and what it has written.
 
     Attributes:
-        written: its journal, and where it has one its own store.
+        written: its frontier, and where it has one its own store.
         failed: its pages that failed and are to be new again, for this crawl at least.
         scheduled: requests that wait for the next commit.
         questions, returns: what its threads are about to ask and to give back.

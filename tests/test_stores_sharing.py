@@ -32,7 +32,7 @@ def environment(path: Path) -> Iterator[Environment]:
 
 
 def test_two_databases_are_written_in_one_transaction_or_not_at_all(environment: Environment) -> None:
-    one, two = (environment.database(name, create=True) for name in (b"seen", b"journal"))
+    one, two = (environment.database(name, create=True) for name in (b"seen", b"pending"))
 
     def work(txn: Any, fail: bool) -> None:
         txn.put(key(1), b"one", db=one)

@@ -58,12 +58,16 @@ class Feeds:
             OSError: a file could not be read or written.
             StoreError: what is done could not be noted.
         """
-        if self._store.was_in_order:
-            return []
-        cut = self._cut_noted()
+        cut = [] if self._store.was_in_order else self._cut_noted()
         for slot in self._slots():
-            if slot.format in _LINES and _is_local(slot) and slot.storage.write_mode == "ab":
-                cut += [str(path) for path in _files_of(slot) if _cut_torn_line(path)]
+            if slot.format not in _LINES or not _is_local(slot) or slot.storage.write_mode != "ab":
+                continue
+            for path in _files_of(slot):
+                if self._store.was_in_order:
+                    # Of another job, or written by hand: the first item must not become part of it.
+                    _end_line(path)
+                elif _cut_torn_line(path):
+                    cut.append(str(path))
         return sorted(set(cut))
 
     def _cut_noted(self) -> list[str]:
@@ -270,6 +274,15 @@ def _cut_torn_line(path: Path) -> bool:
         if end < size:
             file.truncate(end)
     return end < size
+
+
+def _end_line(path: Path) -> None:
+    """End a last line that has no end."""
+    with path.open("r+b") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
 
 
 def _size(path: str) -> int:

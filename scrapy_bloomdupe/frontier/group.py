@@ -54,7 +54,7 @@ DAMAGED = "bloomdupe_damaged"
 # Seconds from a change to its commit, with a frontier...
 _INTERVAL = 0.03
 # ... and from the end of a request, which is crawled again after a kill if that is not written...
-_DONE_INTERVAL = 0.005
+_DONE_INTERVAL = 0.0
 # ... without a frontier...
 _SLOW_INTERVAL = 0.1
 # ... and never more than a sixteenth of the time...
@@ -70,7 +70,14 @@ _STATE_SHARE = 0.02
 
 
 class Task(Protocol):
-    """Other work that is done in slices on the crawl's thread, on the same clock."""
+    """Other work that is done in slices on the crawl's thread, on the same clock.
+
+    Attributes:
+        is_busy: whether there is more to do, whatever the crawl does.
+    """
+
+    @property
+    def is_busy(self) -> bool: ...
 
     def tick(self) -> None:
         """Do a little; must not raise."""
@@ -139,6 +146,12 @@ class GroupCommit:
             connect(self._item_left, signal=signal)
         if store.has_starts:
             connect(self._request_scheduled, signal=signals.request_scheduled)
+        if store.num_foreign:
+            logger.warning(
+                "%d pending requests are of another spider, and stay pending until it is run again",
+                store.num_foreign,
+                extra={"spider": crawler.spider},
+            )
         if store.num_pending:
             logger.info(
                 "Resuming crawl (%(queuesize)d requests scheduled)",
@@ -243,6 +256,8 @@ class GroupCommit:
         self._watch.stop()
 
     def _ring(self) -> None:
+        if self.queue is not None and self.queue.is_ready:
+            self._commit(acknowledge=True, late=False)
         # In a later turn than whatever this one has begun: an engine that a callback asks to close knows by
         # then.
         self._is_soon = True
@@ -260,6 +275,8 @@ class GroupCommit:
         self._commit(acknowledge=True)
         for task in self._tasks:
             task.tick()
+        if any(task.is_busy for task in self._tasks):
+            self.arm()
 
     def _look_at_verification(self) -> None:
         verification, crawler = self._verification, self._crawler
@@ -283,13 +300,16 @@ class GroupCommit:
             fail_at_end(crawler)
             close_spider(crawler, DAMAGED)
 
-    def _commit(self, *, acknowledge: bool) -> None:
+    def _commit(self, *, acknowledge: bool, late: bool = True) -> None:
         if self.failed:
             return
-        started = time.perf_counter()
+        # A busy machine makes no commit dearer; a disk that is waited for does.
+        clock = time.perf_counter if self._sync else time.thread_time
+        started = clock()
         try:
             if self.queue is not None and acknowledge:
-                self._prepare(self.queue, late=not is_closing(self._crawler))  # type: ignore[arg-type]
+                assert self._crawler is not None
+                self._prepare(self.queue, late=late and not is_closing(self._crawler))
             wrote = self._state.flush()
         except Exception as exc:
             if self.queue is not None:
@@ -302,10 +322,10 @@ class GroupCommit:
             return
         self._backoff = 0
         if wrote:
-            now = time.perf_counter()
-            self._not_before = now + min(_SLOW_INTERVAL, _LEAST_PAUSE * (now - started))
+            seconds = clock() - started
+            self._not_before = time.perf_counter() + min(_SLOW_INTERVAL, _LEAST_PAUSE * seconds)
             if self.queue is not None:
-                self._seconds += now - started
+                self._seconds += seconds
                 self._watch.count(stats.COMMITS)
                 self._watch.set(stats.COMMIT_SECONDS, round(self._seconds, 3))
             self._publish()

@@ -138,6 +138,16 @@ class LmdbFrontier:
         return len(self.added) + len(self.removed) + len(self._failing) + len(self._started)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the file has no request, pending or failed, of any spider.
+
+        Raises:
+            StoreError: the file could not be read.
+        """
+        with self.environment.reading() as txn:
+            return not (txn.stat(self._pending)["entries"] or txn.stat(self._failed)["entries"])
+
+    @property
     def has_found_all(self) -> bool:
         """Whether ``find`` has read all buckets of earlier runs."""
         return self._found is None

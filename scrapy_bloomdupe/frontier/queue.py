@@ -181,6 +181,9 @@ class FrontierQueue:
         self._held: dict[Request, InFlight] = {}
         self._outputs: dict[Request, InFlight] = {}
         self._ready: list[InFlight] = []
+        # A request was pushed that is in no callback's output: it may be the successor of one in flight, which
+        # is to be acknowledged in the commit that has it.
+        self._has_successor = False
         self.failed_urls: dict[bytes, set[str]] = {}
         self.stuck: dict[int, str] = {}
         self.num_resumed = self.num_unserializable = 0
@@ -244,6 +247,8 @@ class FrontierQueue:
                 bucket.rest = number
         if not bucket.active:
             self._activate(bucket)
+        if parent is None:
+            self._has_successor = True
         if is_start and _COPIED.isdisjoint(meta) and not meta.get("depth"):
             store.note_start(_digest(data))
         if parent is not None:
@@ -471,6 +476,11 @@ class FrontierQueue:
             self._ready.append(entry)
             self._on_done()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something for a commit that acknowledges nothing late."""
+        return bool(self._ready) and not self._has_successor
+
     def acknowledge(self, *, late: bool) -> bool:
         """Acknowledge what is done; return whether there was anything. In a turn of its own only.
 
@@ -489,6 +499,8 @@ class FrontierQueue:
                 found = entry.left = True
         if not (found or late):
             return False
+        if late:
+            self._has_successor = False
         in_progress = self._downloads.in_progress() if late else in_flight
         for request, entry in list(in_flight.items()):
             if entry.left or request not in in_progress:

@@ -88,12 +88,15 @@ class Environment:
         map_size: int = INITIAL_MAP_SIZE,
         readonly: bool = False,
         sync: bool = False,
+        extend: bool = False,
     ) -> Environment:
         """Open what is there.
 
         Args:
             sync: bring every commit to the disk, in an order that keeps the file whole if the machine goes
                 down; a few milliseconds each. Else the file can be torn by that, not by ``kill -9``.
+            extend: make a short file as long as its pages need, instead of reading all of them: who reads a page
+                behind its end is killed (SIGBUS). The caller has it verified.
 
         Raises:
             StateNotFound: nothing is there.
@@ -107,7 +110,17 @@ class Environment:
         if path.stat().st_size == 0:
             # LMDB takes an empty file for a new one: all keys would be gone without a word.
             raise corrupt(path, "the file is empty")
-        return cls._open(path, max(map_size, path.stat().st_size + _HEADROOM), readonly=readonly, sync=sync)
+        self = cls._open(path, max(map_size, path.stat().st_size + _HEADROOM), readonly=readonly, sync=sync)
+        try:
+            if self.is_short:
+                if extend:
+                    self._extend()
+                elif problems := verify(path):
+                    raise corrupt(path, f"the file is too short: {problems[0]}")
+        except BaseException:
+            self.close()
+            raise
+        return self
 
     @classmethod
     def _open(cls, path: Path, map_size: int, *, readonly: bool, sync: bool) -> Environment:
@@ -281,12 +294,7 @@ class Environment:
         needed: int = (self._env.info()["last_pgno"] + 1) * self._page_size
         return self.path.stat().st_size < needed
 
-    def extend(self) -> None:
-        """Make a short file as long as its pages need: who reads a page behind its end is killed (SIGBUS).
-
-        Raises:
-            StoreError: the system refused.
-        """
+    def _extend(self) -> None:
         needed = (self._env.info()["last_pgno"] + 1) * self._page_size
         try:
             os.truncate(self.path, needed)

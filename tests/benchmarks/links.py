@@ -10,7 +10,6 @@ err it is counted and printed.
 
 from __future__ import annotations
 
-import pickle
 import random
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from dupefilters import BASE, VARIANTS, Opened, Variant
 from links_mix import Links, links
 from links_report import NEW_AS_SEEN, SEEN_AS_NEW, report
 from measure import Turns, arguments_of, frozen, machine, medians, write_json
-from scrapy import Request, Spider
+from scrapy import Request
 from servers import Server, valkey
 
 DUPLICATES: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -33,17 +32,11 @@ DUPLICATES: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 KINDS = ("same", "other")
 #: Links of one turn, and turns after which what waits is written.
 SLICE, COMMIT = 100, 5
-#: What the journal has to do at least, as Scrapy's disk queues do it.
-SERIALIZE = "serializing it (pickle of to_dict)"
 
 
 def requests_of(urls: Sequence[str]) -> list[Request]:
     # Scrapy's own middleware has put the depth into the meta by then.
     return [Request(url, meta={"depth": 1}) for url in urls]
-
-
-def serialize(requests: Sequence[Request], spider: Spider) -> int:
-    return sum(len(pickle.dumps(request.to_dict(spider=spider), protocol=4)) for request in requests)
 
 
 def run(
@@ -52,7 +45,6 @@ def run(
     """Ask every variant; return the clocks, and how many verdicts of which variant were right and wrong."""
     clocks, judged = Turns(), Counter[str]()
     parts = [asked.urls[start : start + SLICE] for start in range(0, len(asked.urls), SLICE)]
-    spider = Spider("links")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         opened: dict[str, Opened] = {}
         for number, (name, variant) in enumerate(variants.items()):
@@ -68,8 +60,6 @@ def run(
             for name in order.sample(names, len(names)):
                 ask = partial(opened[name].ask, requests_of(part), commit=turn % COMMIT == COMMIT - 1)
                 verdicts[name] = clocks.take(name, turn // COMMIT, ask, len(part))
-            work = partial(serialize, requests_of(part), spider)
-            clocks.take(SERIALIZE, turn // COMMIT, work, len(part))
             compare(verdicts, judged)
     return clocks, judged
 
@@ -114,12 +104,12 @@ def main() -> None:
                     asked = links(count, share, kind, seed=number)
                     clocks, counts = run(asked, variants, server, random.Random(number))
                     judged += counts
-                    for name in [*variants, SERIALIZE]:
+                    for name in variants:
                         figures = {"us": clocks.per_unit(name), "ratio": clocks.ratio(name, BASE)}
                         runs.setdefault(name, []).append(figures)
                 found[kind][f"{share:g}"] = {name: medians(figures) for name, figures in runs.items()}
     print(f"{count:,} links per share of duplicates, {rounds} rounds, medians; in turns of {SLICE} links")
-    report(found, missing, judged, SERIALIZE)
+    report(found, missing, judged)
     result = {"links": count, "rounds": rounds, "machine": machine(), "found": found, "judged": judged}
     write_json(arguments.json, {**result, "missing": missing})
     if arguments.plots:

@@ -13,11 +13,10 @@ TITLES = {"same": "Duplicates in the same letters", "other": "Duplicates in othe
 Found = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 
 _STOCK_JOBDIR = "Scrapy, JOBDIR"
-_BARE, _EXACT = "ours, bare", "ours, exact, JOBDIR, no journal"
-_JOURNAL = "ours, exact, JOBDIR, journal"
+_BARE, _EXACT = "ours, bare", "ours, exact, JOBDIR"
 
 
-def report(found: Found, missing: Mapping[str, str], judged: Mapping[str, int], serialize: str) -> None:
+def report(found: Found, missing: Mapping[str, str], judged: Mapping[str, int]) -> None:
     """Print everything."""
     for kind, shares in found.items():
         print(f"\n{TITLES[kind]}: us per link (and as a multiple of Scrapy's), by share of duplicates\n")
@@ -36,30 +35,25 @@ def report(found: Found, missing: Mapping[str, str], judged: Mapping[str, int], 
             counts = [str(judged.get(f"{name}: {how}", 0)) for how in (NEW_AS_SEEN, SEEN_AS_NEW)]
             rows.append([name, f"{links:,}", *counts])
     print(table(rows))
-    print(f"\n{targets_table(targets(found, serialize))}")
+    print(f"\n{targets_table(targets(found))}")
 
 
-def targets(found: Found, serialize: str) -> list[tuple[str, float | None, float]]:
+def targets(found: Found) -> list[tuple[str, float | None, float]]:
     """Return what this benchmark was asked to show, as multiples of times in the same turns."""
 
-    def ratio(kind: str, share: str, name: str, *of: str) -> float | None:
+    def ratio(kind: str, share: str, name: str, base: str) -> float | None:
         figures = found[kind].get(share, {})
-        if name not in figures or any(base not in figures for base in of):
+        if name not in figures or base not in figures:
             return None
-        return figures[name]["ratio"] / sum(figures[base]["ratio"] for base in of)
+        return figures[name]["ratio"] / figures[base]["ratio"]
 
     return [
         (
-            "all new: exact, JOBDIR, no journal / Scrapy, JOBDIR",
+            "all new: exact, JOBDIR / Scrapy, JOBDIR",
             ratio("same", "0", _EXACT, _STOCK_JOBDIR),
             0.35,
         ),
         ("all new: bare / Scrapy, JOBDIR", ratio("same", "0", _BARE, _STOCK_JOBDIR), 0.25),
-        (
-            "all new: exact, JOBDIR, journal / (Scrapy, JOBDIR + serializing)",
-            ratio("same", "0", _JOURNAL, _STOCK_JOBDIR, serialize),
-            0.35,
-        ),
         ("90 % duplicates, same letters: exact, JOBDIR / Scrapy", ratio("same", "0.9", _EXACT, BASE), 0.15),
         (
             "90 % duplicates, other spellings: exact, JOBDIR / Scrapy",

@@ -1,40 +1,72 @@
-"""What does it cost to go on with many pending requests? Time to open and to the first one, and memory.
+"""What it costs to go on with many pending requests: time, CPU time and memory until pages come, and disk.
 
-A killed job is made, and a crawl that goes on with it asks its first requests again, in a process of its own:
-``python tests/benchmarks/pending.py [--requests 1000000] [--rounds 3] [--json FILE]``. No site is asked: a
-downloader middleware answers.
+``python tests/benchmarks/pending.py [--requests 1e6] [--rounds 3] [--json FILE]``, long: ``--requests 1e7``
+
+A process schedules the requests, commits and ends without closing anything. Every round another process goes
+on with the job, crawls some pages and ends likewise. No site is asked: a downloader middleware answers.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
-import sys
+import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from measure import anonymous_bytes, interleaved, table, write_json
-from scrapy import Request, Spider
+import lmdb
+from frontier import ADDON, SLICE, Links, Opened, links
+from measure import (
+    anonymous_bytes,
+    arguments_of,
+    in_child,
+    interleaved,
+    machine,
+    table,
+    targets_table,
+    write_json,
+)
+from scrapy import Request
 from scrapy.http import HtmlResponse
 
-FILTER = {"DUPEFILTER_CLASS": "scrapy_bloomdupe.BloomDupeFilter"}
+EMPTY = "nothing pending"
 
 
-class Pages(Spider):
-    """Is to fetch so many pages; notes when the first one comes, and what memory is held."""
+class Pages(Links):
+    """Notes when the first page comes, and the memory until *pages* have come; then ends the process."""
 
-    name = "pages"
-    figures: dict[str, float] = {}
+    pages = 0
+    started = cpu = 0.0
+    before = 0
+    figures: dict[str, Any] = {}
 
-    def parse(self, response: Any) -> Iterator[Request]:
-        if not self.figures:
-            self.figures["first"] = time.perf_counter()
-        self.figures["bytes"] = max(anonymous_bytes(), self.figures.get("bytes", 0))
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request("https://www.example.com/start", callback=self.parse, dont_filter=True)
+
+    def parse(self, response: Any, **kwargs: Any) -> Iterator[Request]:  # type: ignore[override]
+        figures = self.figures
+        if not figures:
+            figures["first"] = time.perf_counter() - self.started
+            figures["cpu"] = time.process_time() - self.cpu
+            figures["came"] = 0
+        figures["came"] += 1
+        figures["bytes"] = anonymous_bytes() - self.before
+        if figures["came"] == self.pages:
+            self.end()
         yield from ()
+
+    def closed(self, reason: str) -> None:
+        self.end()
+
+    def end(self) -> None:
+        stats = self.crawler.stats
+        assert stats is not None
+        self.figures["open"] = stats.get_value("bloomdupe/open_seconds")
+        self.figures["resumed"] = stats.get_value("bloomdupe/resumed", 0)
+        print(json.dumps(self.figures), flush=True)
+        os._exit(0)
 
 
 class Answers:
@@ -44,105 +76,95 @@ class Answers:
         return HtmlResponse(request.url, request=request, body=b"<title>page</title>")
 
 
-def make_job(jobdir: Path, count: int) -> None:
-    """Leave *count* pending requests of a run that was killed."""
-    from scrapy.utils.request import fingerprint
-
-    from scrapy_bloomdupe import requestbytes
-    from scrapy_bloomdupe.opening import open_or_create
-    from scrapy_bloomdupe.records import Record
-    from scrapy_bloomdupe.settings import read
-
-    spider = Pages()
-    # Without a meaning of keys: whoever opens it first says.
-    options = read({"JOBDIR": str(jobdir), "BLOOMDUPE_CAPACITY": max(count, 1000)}).options
-    state = open_or_create(jobdir / "bloomdupe", options)
-    journal = state.journal
-    assert journal is not None
-    journal.begin()
-    for index in range(count):
-        number = journal.next_number()
-        meta = {"bloomdupe_unit": f"{journal.token}:{number}", "depth": index % 9}
-        request = Request(f"https://example.com/catalogue/{index}?page={index % 97}", meta=meta)
-        key = fingerprint(request)
-        state.seen.check_and_add(key)
-        journal.add(Record(number, key, spider.name, requestbytes.dump(request, spider)))
-        if index % 2000 == 0:
-            state.flush()
-    state.flush()
-    state.close(write=False)
+def fill(jobdir: Path, count: int) -> None:
+    """Schedule *count* requests, and end as a process that is killed after a commit."""
+    opened = Opened({**ADDON, "BLOOMDUPE_CAPACITY": max(count, 1000)}, str(jobdir))
+    numbers = iter(range(count))
+    while requests := links(opened.spider, numbers):
+        opened.push(requests)
+    opened.commit()
+    print(json.dumps({"pending": opened._group.queue.store.num_pending}), flush=True)
+    os._exit(0)
 
 
-def go_on(jobdir: Path, pages: int) -> dict[str, float]:
-    """Crawl the first pages of what is pending in this process."""
+def go_on(jobdir: Path, pages: int) -> None:
+    """Crawl the first pages of what is pending in this process, which ends with it."""
     from scrapy.crawler import CrawlerProcess
 
     settings = {
-        **FILTER,
+        **ADDON,
         "JOBDIR": str(jobdir),
-        "CLOSESPIDER_PAGECOUNT": pages,
         "DOWNLOADER_MIDDLEWARES": {Answers: 999},
         "LOG_LEVEL": "ERROR",
         "TELNETCONSOLE_ENABLED": False,
         "REMOTE_CONTROL_ENABLED": False,
     }
     process = CrawlerProcess(settings)
-    crawler = process.create_crawler(Pages)
-    before, started = anonymous_bytes(), time.perf_counter()
-    process.crawl(crawler)
+    Pages.pages, Pages.before = pages, anonymous_bytes()
+    Pages.started, Pages.cpu = time.perf_counter(), time.process_time()
+    process.crawl(Pages)
     process.start()
-    assert crawler.stats is not None
-    assert crawler.stats.get_value("bloomdupe/replayed", 0) >= min(pages, 1)
-    return {
-        "open": crawler.stats.get_value("bloomdupe/open_seconds"),
-        "first": Pages.figures["first"] - started,
-        "bytes": Pages.figures["bytes"] - before,
-    }
+
+
+def database_bytes(jobdir: Path) -> dict[str, int]:
+    """Return the bytes of the pages of each database, and those of the file."""
+    (path,) = (jobdir / "bloomdupe").glob("*.lmdb")
+    found = {"file": path.stat().st_size}
+    with lmdb.open(str(path), subdir=False, readonly=True, max_dbs=16) as env:
+        for name in (b"pending", b"seen"):
+            with env.begin(db=env.open_db(name, create=False)) as txn:
+                stat = txn.stat(env.open_db(name, txn, create=False))
+            pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+            found[name.decode()] = pages * stat["psize"]
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments_of(__doc__, "2,000 requests, one round", rounds=3)
     parser.add_argument("--requests", type=float, default=1e6)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true", help="2,000 requests, one round")
-    parser.add_argument("--child", nargs=2, metavar=("JOBDIR", "PAGES"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        print(json.dumps(go_on(Path(arguments.child[0]), int(arguments.child[1]))))
+        what, jobdir, number = arguments.child
+        {"fill": fill, "go_on": go_on}[what](Path(jobdir), int(number))
         return
-    count, rounds, pages = int(arguments.requests), arguments.rounds, 500
+    count, rounds, pages = int(arguments.requests) // SLICE * SLICE, arguments.rounds, 500
     if arguments.quick:
         count, rounds, pages = 2_000, 1, 20
+    many = f"{count:,} pending"
     with tempfile.TemporaryDirectory() as folder:
-        jobs = {"1,000 pending": 1_000, f"{count:,} pending": count}
-        for name, size in jobs.items():
-            make_job(Path(folder, name), size)
-        megabytes = Path(folder, f"{count:,} pending", "bloomdupe", "seen.lmdb").stat().st_size / 1e6
+        filled = in_child(__file__, "fill", Path(folder, many), count)
+        # The parent of the links is pending, too.
+        assert filled["pending"] == count + 1, filled
+        sizes = database_bytes(Path(folder, many))
 
-        def run(name: str) -> Mapping[str, float]:
-            job = Path(folder, "copy")
-            subprocess.run(["cp", "-r", str(Path(folder, name)), str(job)], check=True)
-            command = [sys.executable, __file__, "--child", str(job), str(pages)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            subprocess.run(["rm", "-r", str(job)], check=True)
-            found: Mapping[str, float] = json.loads(done.stdout)
+        def run(name: str) -> dict[str, float]:
+            found = in_child(__file__, "go_on", Path(folder, name), pages)
+            assert found["resumed"] >= pages or name == EMPTY, found
             return found
 
-        found = interleaved({name: lambda name=name: run(name) for name in jobs}, rounds)
-    rows = [["job", "state opened in ms", "first page after ms", "anonymous memory of the crawl, MB"]]
-    for name, figures in found.items():
-        rows.append(
+        found = interleaved({name: lambda name=name: run(name) for name in (EMPTY, many)}, rounds)  # type: ignore[misc]
+    rows = [["job", "state opened in ms", "first page after ms", "CPU ms until then", "anonymous MB"]]
+    for name, one in found.items():
+        figures = (one["open"] * 1e3, one["first"] * 1e3, one["cpu"] * 1e3, one["bytes"] / 1e6)
+        rows.append([name, *(f"{figure:.1f}" for figure in figures)])
+    print(table(rows))
+    each = {name: size / count for name, size in sizes.items()}
+    print(
+        f"\nPages of the file, bytes per pending request: {each['pending']:.0f} of its record, "
+        f"{each['seen']:.0f} of its seen key; the whole file with free pages: {each['file']:.0f}\n"
+    )
+    beyond = {what: found[many][what] - found[EMPTY][what] for what in found[many]}
+    print(
+        targets_table(
             [
-                name,
-                f"{figures['open'] * 1000:.1f}",
-                f"{figures['first'] * 1000:.0f}",
-                f"{figures['bytes'] / 1e6:.1f}",
+                ("state opened in ms", found[many]["open"] * 1e3, 50),
+                ("CPU s until the first page, beyond an empty crawl", beyond["cpu"], 1),
+                ("anonymous memory beyond an empty crawl, MB", beyond["bytes"] / 1e6, 20),
+                ("bytes of pages per pending record", each["pending"], 250),
             ]
         )
-    print(table(rows))
-    print(f"\nThe store and journal of {count:,} pending requests take {megabytes:.0f} MB.")
-    write_json(arguments.json, {"found": found, "requests": count, "megabytes": megabytes})
+    )
+    write_json(arguments.json, {"requests": count, "machine": machine(), "found": found, "bytes": each})
 
 
 if __name__ == "__main__":

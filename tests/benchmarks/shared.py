@@ -42,7 +42,7 @@ FAR: tuple[str, ...] = (
     filters.BLOOM,
     filters.SET,
     filters.BITMAP_SET,
-    filters.JOURNAL,
+    filters.JOBDIR,
     SCRAPY_REDIS,
 )
 Found = dict[str, dict[str, Any]]
@@ -160,7 +160,7 @@ def targets(links: Found, crawls: Found, memory: Found) -> list[tuple[str, float
         for base, limit in ((SCRAPY_REDIS, 0.1), (REDIS_BLOOM, 0.01)):
             measured = links.get("same", {}).get(name, {}).get(f"of {base}")
             asked.append((f"time per link: {name} / {base}", measured, limit))
-    for name in (filters.BITMAP, filters.BITMAP_SET, filters.JOURNAL):
+    for name in (filters.BITMAP, filters.BITMAP_SET, filters.JOBDIR):
         ratio = crawls.get(name, {}).get("ratio")
         asked.append((f"a crawl, {LATENCY * 1e3:g} ms away: {name} / {SCRAPY_REDIS}", ratio, 0.2))
     base_figures = memory.get(SCRAPY_REDIS, {})

@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dupefilters import BASE, JOURNAL_ON, OURS, VARIANTS, Variant
+from dupefilters import BASE, OURS, VARIANTS, Variant
 from measure import optional
 from servers import postgres, valkey
 
 SCRAPY_REDIS, REDIS_BLOOM = "scrapy-redis", "Scrapy-Redis-BloomFilter"
 BITMAP, BLOOM, SET = "ours, bitmap, bare", "ours, RedisBloom, bare", "ours, Redis set"
 BITMAP_SET, BLOOM_SET = "ours, bitmap + Redis set", "ours, RedisBloom + Redis set"
-JOURNAL = "ours, bitmap + Redis set, JOBDIR"
+JOBDIR = "ours, bitmap + Redis set, JOBDIR"
 SQL, NEGATIVES = "ours, PostgreSQL", "ours, PostgreSQL, negatives"
 #: Every so many pages they are asked, because they take so long.
 _SHARES = {SCRAPY_REDIS: 2, REDIS_BLOOM: 4}
@@ -65,7 +65,7 @@ def settings_of(found: Places) -> dict[str, tuple[Mapping[str, Any], str | None]
         SET: ({"BLOOMDUPE_STORE": plain}, plain),
         BITMAP_SET: (both, plain),
         BLOOM_SET: ({"BLOOMDUPE_FILTER": bloom, "BLOOMDUPE_STORE": "redis"}, bloom),
-        JOURNAL: ({**both, **JOURNAL_ON}, plain),
+        JOBDIR: (both, plain),
         SQL: ({"BLOOMDUPE_STORE": sql}, sql),
         NEGATIVES: ({"BLOOMDUPE_STORE": sql, "BLOOMDUPE_POLICY": "negatives"}, sql),
     }
@@ -85,7 +85,7 @@ def variants(found: Places) -> tuple[dict[str, Variant], dict[str, str]]:
             )
         else:
             may_err = "bare" in name or name == NEGATIVES
-            made[name] = Variant(OURS, settings, jobdir=name == JOURNAL, may_err=may_err)
+            made[name] = Variant(OURS, settings, jobdir=name == JOBDIR, may_err=may_err)
     for name in (SCRAPY_REDIS, REDIS_BLOOM):
         module = VARIANTS[name].dupefilter.partition(".")[0]
         if found.plain is None or optional(module) is None:

@@ -1,4 +1,4 @@
-"""Are all fingerprints found that Scrapy's own filter has written, in every form and after an unclean end?"""
+"""``requests.seen`` of Scrapy's own filter: every form, and what an unclean end leaves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.http import Request
 
-import scrapy_bloomdupe.importing as importing
+import scrapy_bloomdupe.stockjob as stockjob
 from scrapy_bloomdupe.errors import StateNotFound, StateUnusable
 from scrapy_bloomdupe.hashing import as_key
-from scrapy_bloomdupe.importing import ImportCounts, open_seen, read_seen
+from scrapy_bloomdupe.stockjob import ImportCounts, open_seen, read_seen
 
 
 def key(number: int) -> bytes:
@@ -102,7 +102,7 @@ def test_the_border_of_a_block_changes_nothing(
         whole[0],
         whole[1].bytes_skipped,
     )
-    monkeypatch.setattr(importing, "_BLOCK", block)
+    monkeypatch.setattr(stockjob, "_BLOCK", block)
     assert whole == read(path, content)
 
 
