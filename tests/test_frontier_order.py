@@ -462,7 +462,6 @@ class Orders(RuleBasedStateMachine):
             key_of=lambda request: None,
             on_change=lambda: None,
             on_done=lambda: None,
-            on_done=lambda: None,
             on_full=lambda: None,
             on_error=self.failed,
         )

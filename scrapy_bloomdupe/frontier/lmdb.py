@@ -24,10 +24,10 @@ from scrapy_bloomdupe.stores.environment import Environment, Transaction
 _BUCKET = struct.Struct(">I")
 _NUMBER = struct.Struct(">Q")
 _KEY = struct.Struct(">IQ")
-# Frozen: version, whether the last run ended in order, the next number, requests that are done.
-_COUNTERS = struct.Struct("<BBQQ")
-# Frozen: the first number of the run that wrote this, how often that run made the start request, and how
-# often earlier runs had, beyond that.
+# Frozen: version, whether the last run ended in order, the next number, requests that are done, runs.
+_COUNTERS = struct.Struct("<BBQQQ")
+# Frozen: the run that wrote this, how often that run made the start request, and how often earlier runs had,
+# beyond that.
 _START = struct.Struct("<QII")
 _VERSION = 1
 
@@ -109,7 +109,7 @@ class LmdbFrontier:
         self._spider = _short(spider)
         counters = _counters(environment, environment.read(self._meta, b"counters"))
         self.is_new = counters is None
-        in_order, self.next, self.num_done = counters or (True, 1, 0)
+        in_order, self.next, self.num_done, self._run = counters or (True, 1, 0, 0)
         self.was_in_order = bool(in_order)
         with environment.reading() as txn:
             self.num_pending: int = txn.stat(self._pending)["entries"] + txn.stat(self._failed)["entries"]
@@ -274,7 +274,7 @@ class LmdbFrontier:
     def note_start(self, digest: bytes) -> None:
         """Remember that a start request with this digest was scheduled, once more."""
         had, left = self._start(digest)
-        self._started[digest] = _START.pack(self.first, had + 1, left)
+        self._started[digest] = _START.pack(self._run, had + 1, left)
 
     def skip_start(self, digest: bytes) -> bool:
         """Return whether earlier runs, since the last one that ended in order, scheduled this start request
@@ -282,7 +282,7 @@ class LmdbFrontier:
         had, left = self._start(digest)
         if not left:
             return False
-        self._started[digest] = _START.pack(self.first, had + 1, left - 1)
+        self._started[digest] = _START.pack(self._run, had + 1, left - 1)
         return True
 
     @property
@@ -301,7 +301,7 @@ class LmdbFrontier:
         if data is None or len(data) != _START.size:
             return 0, 0
         run, had, left = _START.unpack(data)
-        return (had, left) if run == self.first else (0, had + left)
+        return (had, left) if run == self._run else (0, had + left)
 
     def note(self, name: bytes) -> bytes | None:
         """Return what ``set_note`` kept last under *name*; None: nothing, or it is damaged.
@@ -324,9 +324,7 @@ class LmdbFrontier:
 
     def begin(self) -> None:
         """From the next commit on this run is one that has not ended in order."""
-        # A number that no request has: a run without new requests has a first number of its own, too.
-        self.next += 1
-        self.first = self.next
+        self._run += 1
         self._in_order, self._changed = False, True
 
     def end_in_order(self) -> None:
@@ -354,7 +352,7 @@ class LmdbFrontier:
         ]
         # Its last request may be gone with this commit, and then what says of it.
         drained = {bucket for bucket in self.removed.values() if not bucket.active}
-        counters = _COUNTERS.pack(_VERSION, self._in_order, self.next, self.num_done)
+        counters = _COUNTERS.pack(_VERSION, self._in_order, self.next, self.num_done, self._run)
 
         def write(txn: Transaction) -> None:
             self._emptied = []
@@ -456,7 +454,7 @@ class FrontierView:
             self.num_pending: int = txn.stat(self._pending)["entries"]
             self.num_failed: int = txn.stat(self._failed)["entries"]
             counters = _counters(environment, txn.get(b"counters", db=meta))
-        self.in_order, _, self.num_done = counters or (True, 1, 0)
+        self.in_order, _, self.num_done, _ = counters or (True, 1, 0, 0)
 
     def records(self, *, failed: bool = False) -> Iterator[PendingRequest]:
         """Give what is pending (or failed), bucket by bucket, a chunk at a time.
@@ -539,14 +537,14 @@ def _unpack_bucket(environment: Environment, number: int, data: bytes) -> tuple[
     return spider, Bucket(number, slot, priority, start, failed=failed, stored=True)
 
 
-def _counters(environment: Environment, data: bytes | None) -> tuple[bool, int, int] | None:
+def _counters(environment: Environment, data: bytes | None) -> tuple[bool, int, int, int] | None:
     if data is None:
         return None
     found = _unpack(b"counters", data)
     if found is None or len(found) != _COUNTERS.size:
         raise _damaged(environment, "the record of the counters")
-    _, in_order, following, done = _COUNTERS.unpack(found)
-    return bool(in_order), following, done
+    _, in_order, following, done, runs = _COUNTERS.unpack(found)
+    return bool(in_order), following, done, runs
 
 
 def _damaged(environment: Environment, what: str) -> StateCorrupt:

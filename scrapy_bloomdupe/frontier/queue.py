@@ -181,8 +181,8 @@ class FrontierQueue:
         self._held: dict[Request, InFlight] = {}
         self._outputs: dict[Request, InFlight] = {}
         self._ready: list[InFlight] = []
-        # A request was pushed that is in no callback's output: it may be the successor of one in flight, which
-        # is to be acknowledged in the commit that has it.
+        # A request was pushed that is in no callback's output: it may be the successor of one in flight,
+        # which is to be acknowledged in the commit that has it.
         self._has_successor = False
         self.failed_urls: dict[bytes, set[str]] = {}
         self.stuck: dict[int, str] = {}

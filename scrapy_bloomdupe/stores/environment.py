@@ -95,8 +95,8 @@ class Environment:
         Args:
             sync: bring every commit to the disk, in an order that keeps the file whole if the machine goes
                 down; a few milliseconds each. Else the file can be torn by that, not by ``kill -9``.
-            extend: make a short file as long as its pages need, instead of reading all of them: who reads a page
-                behind its end is killed (SIGBUS). The caller has it verified.
+            extend: make a short file as long as its pages need, instead of reading all of them: who reads a
+                page behind its end is killed (SIGBUS). The caller has it verified.
 
         Raises:
             StateNotFound: nothing is there.
