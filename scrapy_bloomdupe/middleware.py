@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
-from scrapy.exceptions import CloseSpider, IgnoreRequest
+from scrapy.exceptions import CloseSpider, IgnoreRequest, NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
 import scrapy_bloomdupe.settings as settings
@@ -38,7 +39,17 @@ class UrlRulesMiddleware(BaseSpiderMiddleware):
     For start requests and the output of callbacks, sync and async. To stand near the engine (a small
     number): what other middlewares make of a request has then been made. A request with ``dont_filter``,
     with a body or another method than GET is never dropped; one that a rule fails on passes as it is.
+
+    Raises:
+        NotConfigured: there are no rules; each output would pass through it for nothing.
     """
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> UrlRulesMiddleware:
+        with suppress(BloomdupeError):  # wrong rules: the filter refuses the crawl and says why
+            if of_crawler(crawler).rules is None:
+                raise NotConfigured
+        return cls(crawler)
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)

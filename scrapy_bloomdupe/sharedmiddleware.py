@@ -8,11 +8,15 @@ lost when a request is replaced on its way; a request that does not come by here
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from scrapy.exceptions import NotConfigured
+
 import scrapy_bloomdupe.scrapy_compat as scrapy_compat
+import scrapy_bloomdupe.settings as settings
 from scrapy_bloomdupe.ahead import batches
-from scrapy_bloomdupe.errors import ConfigurationError
+from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError
 from scrapy_bloomdupe.sharing import of_crawler
 
 if TYPE_CHECKING:
@@ -24,13 +28,20 @@ _STARTS_AT_ONCE = 50
 
 
 class SharedMiddleware:
-    """Asks for all links of a page at once; does nothing where nothing is shared."""
+    """Asks for all links of a page at once.
+
+    Raises:
+        NotConfigured: nothing is shared by the settings.
+    """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SharedMiddleware:
+        with suppress(BloomdupeError):  # the filter refuses the crawl and says why
+            if settings.read(crawler.settings).shared is None:
+                raise NotConfigured
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
