@@ -286,7 +286,7 @@ def _take_requests(state: State, queue: StockQueue, spider: str) -> None:
     with Bar("importing", queue.count, "requests") as bar:
         for one in queue.buckets:
             place = one.slot, one.priority, one.start
-            bucket = frontier.buckets.get(place) or frontier.new_bucket(*place)
+            bucket = frontier.buckets.get(place) or frontier.bucket(*place)
             for data in one.read():
                 frontier.added[frontier.next] = bucket, record(None, data)
                 frontier.next += 1

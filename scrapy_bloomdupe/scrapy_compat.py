@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import scrapy
 from scrapy import pqueues, signals, squeues
+from scrapy.core.downloader import Downloader
 from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import CloseSpider
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -182,8 +183,10 @@ class Downloads:
                 "is known what is being downloaded. Take Scrapy's downloader, or set BLOOMDUPE_FRONTIER = "
                 "False: then only what was seen is kept"
             )
-        # By scheme and host: their slots, which Scrapy would parse each URL for. By IP they can change.
-        self._by_host = not getattr(self._downloader, "ip_concurrency", 0)
+        # By scheme and host: their slots, which Scrapy would parse each URL for. By IP they can change, and a
+        # downloader of the user's own may tell them by more.
+        is_stock = getattr(type(self._downloader), "get_slot_key", None) is Downloader.get_slot_key
+        self._by_host = is_stock and not getattr(self._downloader, "ip_concurrency", 0)
         self._slots: dict[str, str] = {}
 
     def slot_of(self, request: Request) -> str:

@@ -16,7 +16,7 @@ def pend(
 ) -> tuple[Bucket, int]:
     """Make a serialized request pending that was judged by *key*, and return where its record is."""
     frontier = frontier_of(state)
-    bucket = frontier.buckets.get(("", -priority, False)) or frontier.new_bucket("", -priority, False)
+    bucket = frontier.buckets.get(("", -priority, False)) or frontier.bucket("", -priority, False)
     number = frontier.next
     frontier.next += 1
     frontier.added[number] = bucket, record(key, request)

@@ -65,7 +65,7 @@ def test_spider_state_is_as_old_as_the_queue(site: Site, tmp_path: Path, setting
     assert "finished" == last.stats["finish_reason"]
     # A page that was counted and not acknowledged at a kill is crawled, and counted, once more.
     assert LENGTH - 6 <= len(area.fetched()) <= LENGTH
-    assert LENGTH == last_state(tmp_path / "job")["count"]
+    assert LENGTH <= last_state(tmp_path / "job")["count"] <= LENGTH + 3
 
 
 def test_a_large_spider_state_is_saved_less_often_and_that_is_told_once(site: Site, tmp_path: Path) -> None:
@@ -232,7 +232,8 @@ def test_what_cannot_be_serialized_keeps_the_page_that_gave_it_pending(site: Sit
     job = {**ADDON, "JOBDIR": str(tmp_path / "job"), "CONCURRENT_REQUESTS": 1, "DOWNLOAD_DELAY": 0.1}
     options = {"spider": f"{__name__}.Lambdas", "start": [area.at("many/4")]}
     with running(tmp_path, job, **options) as crawl:
-        crawl.wait_until(lambda: len(area.fetched()) >= 3, "3 pages")
+        # One of the two that are in memory only waits.
+        crawl.wait_until(lambda: len(area.fetched()) >= 2, "2 pages")
         os.kill(crawl.process.pid, signal.SIGKILL)
     assert "many/4" in [url.partition("/a")[2].partition("/")[2] for url in pending(tmp_path / "job")]
     again = run(tmp_path, job, **options)

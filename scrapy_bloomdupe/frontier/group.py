@@ -13,7 +13,7 @@ import logging
 import pickle
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -118,6 +118,8 @@ class GroupCommit:
         self._feeds: Feeds | None = None
         self._done_before = 0
         self._timer: Any = None
+        # What the engine no longer had when the timer rang.
+        self._left: Container[Request] = ()
         # Whether the timer is that of ``arm_soon``.
         self._is_soon = False
         self._running = False
@@ -203,7 +205,7 @@ class GroupCommit:
         """Write now if so much waits that the clock is too slow. May be called in the middle of a turn:
         nothing is acknowledged."""
         if self.queue is not None and self._state.num_waiting >= GROUP_SIZE:
-            self._commit(acknowledge=False)
+            self._commit()
 
     def stop(self, exc: Exception) -> None:
         """End the crawl: the frontier cannot be written or read."""
@@ -244,7 +246,8 @@ class GroupCommit:
         queue, crawler = self.queue, self._crawler
         if queue is not None and crawler is not None and not self.failed:
             try:
-                self._prepare(queue, late=is_closed_from_outside(crawler, reason))
+                left = queue.left() if is_closed_from_outside(crawler, reason) else ()
+                self._prepare(queue, lambda: queue.acknowledge(left))
                 self._say_what_is_held(queue)
                 if self._spider_state is not None:
                     self._spider_state.save(at_once=True)
@@ -256,10 +259,13 @@ class GroupCommit:
         self._watch.stop()
 
     def _ring(self) -> None:
-        if self.queue is not None and self.queue.is_ready:
-            self._commit(acknowledge=True, late=False)
-        # In a later turn than whatever this one has begun: an engine that a callback asks to close knows by
-        # then.
+        queue = self.queue
+        if queue is not None:
+            if queue.is_ready:
+                self._commit(lambda: queue.acknowledge())
+            # They are acknowledged in the next turn: an engine that one of their callbacks has asked to close
+            # has begun to do so by then.
+            self._left = queue.left()
         self._is_soon = True
         self._timer = call_later(0, self._tick)
 
@@ -272,7 +278,7 @@ class GroupCommit:
             self._watch.failed(stats.ERROR_SYNC, error)
         if self._verification is not None:
             self._look_at_verification()
-        self._commit(acknowledge=True)
+        self._commit(self._acknowledge)
         for task in self._tasks:
             task.tick()
         if any(task.is_busy for task in self._tasks):
@@ -300,16 +306,21 @@ class GroupCommit:
             fail_at_end(crawler)
             close_spider(crawler, DAMAGED)
 
-    def _commit(self, *, acknowledge: bool, late: bool = True) -> None:
+    def _acknowledge(self) -> None:
+        assert self.queue is not None
+        assert self._crawler is not None
+        left, self._left = self._left, ()
+        self.queue.acknowledge(left if not is_closing(self._crawler) else ())
+
+    def _commit(self, acknowledge: Callable[[], object] | None = None) -> None:
         if self.failed:
             return
         # A busy machine makes no commit dearer; a disk that is waited for does.
         clock = time.perf_counter if self._sync else time.thread_time
         started = clock()
         try:
-            if self.queue is not None and acknowledge:
-                assert self._crawler is not None
-                self._prepare(self.queue, late=late and not is_closing(self._crawler))
+            if self.queue is not None and acknowledge is not None:
+                self._prepare(self.queue, acknowledge)
             wrote = self._state.flush()
         except Exception as exc:
             if self.queue is not None:
@@ -330,7 +341,7 @@ class GroupCommit:
                 self._watch.set(stats.COMMIT_SECONDS, round(self._seconds, 3))
             self._publish()
 
-    def _prepare(self, queue: FrontierQueue, *, late: bool) -> None:
+    def _prepare(self, queue: FrontierQueue, acknowledge: Callable[[], object]) -> None:
         """Make ready what the next commit says.
 
         Raises:
@@ -340,7 +351,7 @@ class GroupCommit:
         if not queue.store.has_found_all:
             queue.find()
             self.arm()
-        queue.acknowledge(late=late)
+        acknowledge()
         if self._feeds is not None:
             self._feeds.flush(sync=self._sync)
         if self._spider_state is not None:
@@ -366,7 +377,8 @@ class GroupCommit:
         if queue is None or self.failed or len(queue):
             # Another handler of this signal has given the crawl something to do.
             return
-        self._commit(acknowledge=True)
+        # Nobody has asked the engine to close: it would not be idle.
+        self._commit(lambda: queue.acknowledge(queue.left()))
         if self.failed or len(queue):
             raise DontCloseSpider
         if queue.stuck:

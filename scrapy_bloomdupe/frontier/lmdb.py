@@ -14,7 +14,9 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from scrapy_bloomdupe.errors import StateCorrupt
@@ -24,8 +26,12 @@ from scrapy_bloomdupe.stores.environment import Environment, Transaction
 _BUCKET = struct.Struct(">I")
 _NUMBER = struct.Struct(">Q")
 _KEY = struct.Struct(">IQ")
-# Frozen: version, whether the last run ended in order, the next number, requests that are done, runs.
-_COUNTERS = struct.Struct("<BBQQQ")
+# Frozen: version, whether the last run ended in order, the next number, requests that are done, runs, the
+# next bucket.
+_COUNTERS = struct.Struct("<BBQQQI")
+# Frozen: behind the slot, what a bucket is in its order: the priority, whether of start requests, its number.
+_PLACE = struct.Struct(">QBI")
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 # Frozen: the run that wrote this, how often that run made the start request, and how often earlier runs had,
 # beyond that.
 _START = struct.Struct("<QII")
@@ -109,16 +115,15 @@ class LmdbFrontier:
         self._spider = _short(spider)
         counters = _counters(environment, environment.read(self._meta, b"counters"))
         self.is_new = counters is None
-        in_order, self.next, self.num_done, self._run = counters or (True, 1, 0, 0)
+        in_order, self.next, self.num_done, self._run, self._first_bucket = counters or (True, 1, 0, 0, 1)
         self.was_in_order = bool(in_order)
         with environment.reading() as txn:
             self.num_pending: int = txn.stat(self._pending)["entries"] + txn.stat(self._failed)["entries"]
-            with txn.cursor(self._rows) as cursor:
-                self._first_bucket = _BUCKET.unpack(cursor.key())[0] + 1 if cursor.last() else 1
         self._next_bucket = self._first_bucket
         self.first = self.committed = self.next
         self.num_failed = self.num_foreign = 0
-        self._found: int | None = 0
+        # The row up to which ``find`` has read; None: the last one.
+        self._found: bytes | None = b""
         #: By (slot, priority, start): the buckets of this run and those that were found.
         self.buckets: dict[tuple[str, int, bool], Bucket] = {}
         self._failed_now: dict[tuple[str, int, bool], Bucket] = {}
@@ -164,15 +169,17 @@ class LmdbFrontier:
         if self._found is None:
             return found
         with self.environment.reading() as txn, txn.cursor(self._rows) as cursor:
-            more = cursor.set_range(_BUCKET.pack(self._found))
+            more = cursor.set_range(self._found + b"\0")
             for _ in range(limit):
-                number = _BUCKET.unpack(cursor.key())[0] if more else self._first_bucket
-                if number >= self._first_bucket:
+                if not more:
                     self._found = None
                     break
-                spider, bucket = _unpack_bucket(self.environment, number, cursor.value())
-                (found if spider == self._spider else foreign).append(bucket)
-                self._found = number + 1
+                self._found = cursor.key()
+                spider, bucket = _unpack_bucket(self.environment, cursor.key(), cursor.value())
+                if spider != self._spider:
+                    foreign.append(bucket)
+                elif bucket.number < self._first_bucket and not self._is_known(bucket):
+                    found.append(bucket)
                 more = cursor.next()
             for bucket in foreign:
                 count = _count(txn, self._failed if bucket.failed else self._pending, bucket)
@@ -180,15 +187,40 @@ class LmdbFrontier:
                 self.num_pending -= count
         for bucket in found:
             if not bucket.failed:
-                self.buckets.setdefault((bucket.slot, bucket.priority, bucket.start), bucket)
+                self.buckets[bucket.slot, bucket.priority, bucket.start] = bucket
         return found
 
-    def new_bucket(self, slot: str, priority: int, start: bool) -> Bucket:
-        """Return a new bucket; its place must be free in ``buckets``."""
-        bucket = Bucket(self._next_bucket, slot, priority, start)
-        self._next_bucket += 1
-        self.buckets[slot, priority, start] = bucket
+    def bucket(self, slot: str, priority: int, start: bool) -> Bucket:
+        """Return the bucket of a place that is not in ``buckets``: one that an earlier run has left and
+        ``find`` has not come to yet, or a new one.
+
+        Raises:
+            StateCorrupt: what a bucket is cannot be read.
+            StoreError: the file could not be read.
+        """
+        place = slot, priority, start
+        bucket = None if self._found is None else self._left_at(*place)
+        if bucket is None:
+            bucket = Bucket(self._next_bucket, *place)
+            self._next_bucket += 1
+        self.buckets[place] = bucket
         return bucket
+
+    def _left_at(self, slot: str, priority: int, start: bool) -> Bucket | None:
+        prefix = _row_key(Bucket(0, slot, priority, start))[: -_BUCKET.size]
+        with self.environment.reading() as txn, txn.cursor(self._rows) as cursor:
+            more = cursor.set_range(prefix)
+            while more and cursor.key().startswith(prefix):
+                spider, bucket = _unpack_bucket(self.environment, cursor.key(), cursor.value())
+                is_place = (bucket.slot, bucket.priority, bucket.start) == (slot, priority, start)
+                if spider == self._spider and is_place and not bucket.failed:
+                    return bucket
+                more = cursor.next()
+        return None
+
+    def _is_known(self, bucket: Bucket) -> bool:
+        known = self.buckets.get((bucket.slot, bucket.priority, bucket.start))
+        return known is not None and known.number == bucket.number
 
     def remove(self, bucket: Bucket, number: int) -> None:
         """Acknowledge a request: the next commit deletes its record."""
@@ -352,7 +384,9 @@ class LmdbFrontier:
         ]
         # Its last request may be gone with this commit, and then what says of it.
         drained = {bucket for bucket in self.removed.values() if not bucket.active}
-        counters = _COUNTERS.pack(_VERSION, self._in_order, self.next, self.num_done, self._run)
+        counters = _COUNTERS.pack(
+            _VERSION, self._in_order, self.next, self.num_done, self._run, self._next_bucket
+        )
 
         def write(txn: Transaction) -> None:
             self._emptied = []
@@ -362,7 +396,7 @@ class LmdbFrontier:
                 for digest, data in self._started.items():
                     txn.put(digest, data, db=self._starts)
             for bucket in rows:
-                txn.put(_BUCKET.pack(bucket.number), _pack_bucket(self._spider, bucket), db=self._rows)
+                txn.put(_row_key(bucket), _pack_bucket(self._spider, bucket), db=self._rows)
             for number, bucket in self.removed.items():
                 if number not in self.added:
                     database = self._failed if bucket.failed else self._pending
@@ -375,7 +409,7 @@ class LmdbFrontier:
                     cursor.putmulti(failed)
             for bucket in drained:
                 if _is_empty(txn, self._failed if bucket.failed else self._pending, bucket):
-                    txn.delete(_BUCKET.pack(bucket.number), db=self._rows)
+                    txn.delete(_row_key(bucket), db=self._rows)
                     self._emptied.append(bucket)
             for name, data in self._notes.items():
                 txn.put(*_pack(name, data), db=self._meta)
@@ -454,7 +488,7 @@ class FrontierView:
             self.num_pending: int = txn.stat(self._pending)["entries"]
             self.num_failed: int = txn.stat(self._failed)["entries"]
             counters = _counters(environment, txn.get(b"counters", db=meta))
-        self.in_order, _, self.num_done, _ = counters or (True, 1, 0, 0)
+        self.in_order, _, self.num_done, *_ = counters or (True, 1, 0)
 
     def records(self, *, failed: bool = False) -> Iterator[PendingRequest]:
         """Give what is pending (or failed), bucket by bucket, a chunk at a time.
@@ -463,33 +497,33 @@ class FrontierView:
             StoreError: the file could not be read.
         """
         database = self._failed if failed else self._pending
-        after, known = b"", {}
+        after, rows = b"", self._read_rows()
         while True:
             found: list[tuple[bytes, bytes]] = []
             with self._environment.reading() as txn, txn.cursor(database) as cursor:
                 # A transaction per chunk: a long one would hold back the reuse of pages.
                 if cursor.set_range(after + b"\0"):
-                    for key, data in cursor.iternext():
-                        found.append((key, data))
-                        name = key[: _BUCKET.size]
-                        if name not in known:
-                            known[name] = txn.get(name, db=self._rows)
-                        if len(found) == _CHUNK:
-                            break
+                    found += islice(cursor.iternext(), _CHUNK)
             for key, data in found:
-                yield self._record(key, data, known[key[: _BUCKET.size]])
+                yield self._record(key, data, rows.get(key[: _BUCKET.size]))
             if len(found) < _CHUNK:
                 return
             after = found[-1][0]
 
-    def _record(self, key: bytes, data: bytes, row: bytes | None) -> PendingRequest:
+    def _read_rows(self) -> dict[bytes, tuple[str, Bucket]]:
+        rows = {}
+        with self._environment.reading() as txn, txn.cursor(self._rows) as cursor:
+            for key, data in cursor:
+                with suppress(StateCorrupt):
+                    rows[key[-_BUCKET.size :]] = _unpack_bucket(self._environment, key, data)
+        return rows
+
+    def _record(self, key: bytes, data: bytes, row: tuple[str, Bucket] | None) -> PendingRequest:
         number = _KEY.unpack(key)[1] if len(key) == _KEY.size else 0
-        try:
-            if row is None:
-                raise ValueError("nothing says what bucket it is in")
-            spider, bucket = _unpack_bucket(self._environment, 0, row)
-        except ValueError:
+        if row is None:
+            # Nothing says whose it is.
             return PendingRequest(number, "", b"")
+        spider, bucket = row
         found = _unpack(key, data)
         judged_by, request = split(found) if found else (None, b"")
         return PendingRequest(number, spider, request, judged_by, -bucket.priority, bucket.slot, bucket.start)
@@ -529,7 +563,15 @@ def _pack_bucket(spider: str, bucket: Bucket) -> bytes:
     return _pack(b"bucket", json.dumps(parts).encode())[1]
 
 
-def _unpack_bucket(environment: Environment, number: int, data: bytes) -> tuple[str, Bucket]:
+def _row_key(bucket: Bucket) -> bytes:
+    """Return what sorts the rows of buckets as they are popped: by slot, priority, and kind. Frozen."""
+    slot = bucket.slot.encode("utf-8", "surrogatepass")[:_LONGEST_NAME]
+    priority = min(max(bucket.priority, _LOWEST), _HIGHEST) - _LOWEST
+    return slot + b"\0" + _PLACE.pack(priority, bucket.start, bucket.number)
+
+
+def _unpack_bucket(environment: Environment, key: bytes, data: bytes) -> tuple[str, Bucket]:
+    number = _BUCKET.unpack(key[-_BUCKET.size :])[0]
     found = _unpack(b"bucket", data)
     if found is None:
         raise _damaged(environment, f"bucket {number} of pending requests")
@@ -537,14 +579,14 @@ def _unpack_bucket(environment: Environment, number: int, data: bytes) -> tuple[
     return spider, Bucket(number, slot, priority, start, failed=failed, stored=True)
 
 
-def _counters(environment: Environment, data: bytes | None) -> tuple[bool, int, int, int] | None:
+def _counters(environment: Environment, data: bytes | None) -> tuple[bool, int, int, int, int] | None:
     if data is None:
         return None
     found = _unpack(b"counters", data)
     if found is None or len(found) != _COUNTERS.size:
         raise _damaged(environment, "the record of the counters")
-    _, in_order, following, done, runs = _COUNTERS.unpack(found)
-    return bool(in_order), following, done, runs
+    _, in_order, following, done, runs, bucket = _COUNTERS.unpack(found)
+    return bool(in_order), following, done, runs, bucket
 
 
 def _damaged(environment: Environment, what: str) -> StateCorrupt:

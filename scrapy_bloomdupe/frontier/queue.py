@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from errno import EIO
 from hashlib import blake2b
@@ -222,7 +222,9 @@ class FrontierQueue:
         place = slot, -request.priority, is_start and order.start_lifo is not None
         bucket = store.buckets.get(place)
         if bucket is None:
-            bucket = store.new_bucket(*place)
+            bucket = store.bucket(*place)
+            if bucket.stored:
+                self._begin(bucket)
         number = store.next
         store.next = number + 1
         store.added[number] = bucket, record(judged[1] if judged is not None else None, data)
@@ -481,12 +483,18 @@ class FrontierQueue:
         """Whether there is something for a commit that acknowledges nothing late."""
         return bool(self._ready) and not self._has_successor
 
-    def acknowledge(self, *, late: bool) -> bool:
+    def left(self) -> set[Request]:
+        """Return the requests in flight that the engine no longer has: failures, errbacks, requests that were
+        dropped on their way, redirections and retries, whose successor was scheduled. In a turn of its own
+        only, and not where a callback may have closed the spider in the same turn."""
+        in_progress = self._downloads.in_progress()
+        return {request for request in self.in_flight if request not in in_progress}
+
+    def acknowledge(self, left: Container[Request] = ()) -> bool:
         """Acknowledge what is done; return whether there was anything. In a turn of its own only.
 
         Args:
-            late: what the engine no longer has, too: failures, errbacks, requests that were dropped on their
-                way, redirections and retries, whose successor was scheduled.
+            left: what the engine no longer has is done, too.
 
         Raises:
             StoreError: a key could not be released.
@@ -497,13 +505,12 @@ class FrontierQueue:
         for entry in ready:
             if not (entry.requests or entry.items or entry.holding):
                 found = entry.left = True
-        if not (found or late):
-            return False
-        if late:
+        if left:
             self._has_successor = False
-        in_progress = self._downloads.in_progress() if late else in_flight
+        elif not found:
+            return False
         for request, entry in list(in_flight.items()):
-            if entry.left or request not in in_progress:
+            if entry.left or request in left:
                 del in_flight[request]
                 found = entry.left = True
                 if not entry.holding:
@@ -563,11 +570,15 @@ class FrontierQueue:
             self._count -= before - store.num_pending
             before = store.num_pending
             for bucket in found:
-                bucket.rest = store.first if self._is_lifo(bucket) else 0
+                self._begin(bucket)
                 self._activate(bucket)
             if found:
                 return True
         return False
+
+    def _begin(self, bucket: Bucket) -> None:
+        """Take up a bucket of an earlier run: all that is in it is in the file only."""
+        bucket.rest = self.store.first if self._is_lifo(bucket) else 0
 
     def _is_lifo(self, bucket: Bucket) -> bool:
         order = self._order
