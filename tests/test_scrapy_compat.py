@@ -672,7 +672,7 @@ def test_a_crawl_that_no_callback_has_closed_is_told_by_its_reason(
     pages = ["page/1"]
     if "CLOSESPIDER_TIMEOUT" in settings:
         # It waits for its second page when the clock stops it.
-        settings = {**settings, "DOWNLOAD_DELAY": 10}
+        settings = {**settings, "DOWNLOAD_DELAY": 3}
         pages.append("page/2")
     crawl = run(
         tmp_path,
