@@ -135,6 +135,7 @@ def test_after_a_kill_start_requests_are_asked_again(tmp_path: Path, in_order: b
     for selection, skips in ((frozenset({key(2)}), not in_order), (frozenset({key(1)}), False)):
         forget(directory, Selection(selection), silent)
         state = open_or_create(directory, replace(OPTIONS, frontier=True))
+        frontier_of(state).begin()
         assert skips is frontier_of(state).skip_start(b"s" * 16)
         state.close(write=False)
 

@@ -162,9 +162,9 @@ class Feeds:
         done = [entry for entry in self._open if entry.done]
         for entry in done:
             ranges = self._open.pop(entry)
-            # Of a page in memory only: it is crawled again with the one that produced it.
+            # Of a request in memory only that nothing marks as seen: it comes again with the page that gave it.
             parent = next((one for one in entry.parents or () if not one.done), None)
-            if parent is not None:
+            if parent is not None and not entry.keys:
                 self._open.setdefault(parent, []).extend(ranges)
         if not (self._changed or done):
             return

@@ -127,7 +127,7 @@ class Opened:
         """Do what the clock does in a crawl, ten times a second or more often."""
         if self._group is not None:
             self._group._watch.flush()
-            self._group._commit(acknowledge=False)
+            self._group._commit()
 
     def close(self) -> None:
         # Not its statistics in the log, nor what scrapy-redis warns of.

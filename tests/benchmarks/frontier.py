@@ -94,7 +94,8 @@ class Opened:
         started = time.thread_time()
         if self._group is not None:
             self._group._watch.flush()
-            self._group._commit(acknowledge=True)
+            queue = self._group.queue
+            self._group._commit(lambda: queue.acknowledge(queue.left()))
         if on_clock:
             self.seconds += self._since + time.thread_time() - started
         self._since = 0.0
