@@ -162,7 +162,7 @@ class Feeds:
         done = [entry for entry in self._open if entry.done]
         for entry in done:
             ranges = self._open.pop(entry)
-            # Of a request in memory only that nothing marks as seen: it comes again with the page that gave it.
+            # Of a request in memory only that is not seen by then: it comes again with the page that gave it.
             parent = next((one for one in entry.parents or () if not one.done), None)
             if parent is not None and not entry.keys:
                 self._open.setdefault(parent, []).extend(ranges)

@@ -249,9 +249,10 @@ class FrontierQueue:
                 bucket.rest = number
         if not bucket.active:
             self._activate(bucket)
-        if parent is None:
+        is_first = _COPIED.isdisjoint(meta)
+        if parent is None and (is_first or not self._succeeds(request)):
             self._has_successor = True
-        if is_start and _COPIED.isdisjoint(meta) and not meta.get("depth"):
+        if is_start and is_first and not meta.get("depth"):
             store.note_start(_digest(data))
         if parent is not None:
             parent.requests -= 1
@@ -260,6 +261,21 @@ class FrontierQueue:
         self._on_change()
         if len(store.added) >= GROUP_SIZE:
             self._on_full()
+
+    def _succeeds(self, request: Request) -> bool:
+        """Return whether *request* is the target of a redirection, or the retry, of one in flight, which is
+        then
+        acknowledged in the same commit: else both would be crawled after a kill between two commits."""
+        meta = request.meta
+        urls = {request.url} if "retry_times" in meta else set()
+        urls.update((meta.get("redirect_urls") or [])[-1:])
+        in_progress = self._downloads.in_progress()
+        for one, entry in self.in_flight.items():
+            if one.url in urls and one not in in_progress:
+                entry.exhausted = True
+                self._consider(entry)
+                return True
+        return False
 
     def pop(self) -> Request | None:
         try:
