@@ -23,7 +23,6 @@ import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
 import scrapy_bloomdupe.telling as telling
 from scrapy_bloomdupe.assembling import is_absent
-from scrapy_bloomdupe.auditwatch import AuditWatch
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateNotFound, message
 from scrapy_bloomdupe.filters.generations import GenerationalFilter
@@ -271,8 +270,6 @@ class BloomDupeFilter(JudgingFilter):
         if self._crawler is not None:
             self._register(self._crawler)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
-        if state.audit is not None:
-            state.audit.on_lost = AuditWatch(state, state.audit, self._watch)
         telling.opened(state, self._watch, self._settings)
         if self._crawler is not None and scrapy_compat.is_crawling(self._crawler):
             watching = self._crawler

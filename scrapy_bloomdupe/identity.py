@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from scrapy_bloomdupe.auditing import AUDIT_MARK
 from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import StateMismatch
 from scrapy_bloomdupe.filters.counters import COUNTING
@@ -43,7 +42,6 @@ class StateOptions:
         clock: gives seconds since 1970.
         expire: without a store: seconds for which a key is remembered at the least, and a third longer at the
             most; None: for ever.
-        audit: share of the keys that a new filter without a store is audited by, 0 < audit <= 1; None: none.
     """
 
     capacity: int
@@ -56,7 +54,6 @@ class StateOptions:
     explicit: frozenset[str] = frozenset()
     rules: Mapping[str, str] = field(default_factory=dict)
     frontier: bool | None = None
-    audit: float | None = None
     sync: bool = False
     policy: str = "positives"
     is_shared: bool = False
@@ -152,11 +149,6 @@ def compare(filter: LocalFilter, options: StateOptions) -> list[str]:  # noqa: A
                 f"{filter.path} was made with {name}={found}, which stays in force; settings "
                 f"ask for {asked}. `bloomdupe rebuild` makes a filter with other values"
             )
-    if "audit" in options.explicit and (found := made.get(AUDIT_MARK, "None")) != repr(options.audit):
-        notices.append(
-            f"{directory} was made with BLOOMDUPE_AUDIT = {found}, which stays in force; settings ask for "
-            f"{options.audit}. An audit has to know every key of its share, and begins with a new state"
-        )
     return notices
 
 

@@ -135,8 +135,7 @@ def _check(directory: Path, progress: Progress) -> Iterator[str]:
         elif filter is not None and filter.identity.get("store") == "lmdb":
             yield f"{filter_path} belongs to an exact store {STORE_NAME}, which is not there"
         elif filter is not None and (name := environment_name(filter.identity)) is not None:
-            what = "a frontier" if FRONTIER_MARK in filter.identity else "an audit"
-            yield f"{filter_path} belongs to {what} {name}, which is not there"
+            yield f"{filter_path} belongs to a frontier {name}, which is not there"
     finally:
         if filter is not None:
             filter.abandon()

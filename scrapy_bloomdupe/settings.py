@@ -156,7 +156,6 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
     # What another scheduler keeps does not stop and go on with a JOBDIR.
     of_job = Path(jobdir) / "bloomdupe" if jobdir and queue is None else None
     directory = values.get("BLOOMDUPE_DIR") or of_job
-    audit = _checked_audit(values, store, is_shared=shared is not None)
     frontier = directory is not None and queue is None and values.get("BLOOMDUPE_FRONTIER", DEFAULT_FRONTIER)
     options = StateOptions(
         capacity=capacity,
@@ -167,7 +166,6 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
         on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
         explicit=frozenset(explicit),
         sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
-        audit=audit,
         frontier=frontier,
         reset=values.get("BLOOMDUPE_RESET", DEFAULT_RESET),
         expire=_bare_expire(values, counts=counts) if store is None and shared is None else None,
@@ -242,12 +240,6 @@ def _bare_expire(values: Mapping[str, Any], *, counts: bool) -> float | None:
             f"{asked} makes a filter of generations, and BLOOMDUPE_FILTER = 'counting' one of counters: "
             "leave one of both out, or set BLOOMDUPE_STORE = 'lmdb', which forgets by name and by time"
         )
-    if values.get("BLOOMDUPE_AUDIT") is not None:
-        raise ConfigurationError(
-            f"{asked} forgets keys by their time, and BLOOMDUPE_AUDIT = {values['BLOOMDUPE_AUDIT']} would "
-            "keep its share of them for ever: leave one of both out, or set BLOOMDUPE_STORE = 'lmdb', which "
-            "needs no audit"
-        )
     return expire
 
 
@@ -320,24 +312,6 @@ def _rate(values: Mapping[str, Any], *, exact: bool) -> float:
     default = DEFAULT_ERROR_RATE if exact else DEFAULT_BARE_ERROR_RATE
     rate: float = values.get("BLOOMDUPE_ERROR_RATE", default)
     return rate
-
-
-def _checked_audit(values: Mapping[str, Any], store: str | None, *, is_shared: bool) -> float | None:
-    audit: float | None = values.get("BLOOMDUPE_AUDIT")
-    if audit is None:
-        return None
-    if store is not None:
-        raise ConfigurationError(
-            f"BLOOMDUPE_AUDIT = {audit} with BLOOMDUPE_STORE = {store!r}: an exact store proves every key, "
-            "there is nothing to audit; the stat bloomdupe/false_positive counts what the filter alone would "
-            "have lost. Leave BLOOMDUPE_AUDIT out, or set BLOOMDUPE_STORE = None"
-        )
-    if is_shared:
-        raise ConfigurationError(
-            f"BLOOMDUPE_AUDIT = {audit} is for a filter of this crawl's own, and settings name a server that "
-            "several crawls share: leave BLOOMDUPE_AUDIT out"
-        )
-    return audit
 
 
 def read_rules(source: SettingsSource, first: Iterable[Any] = ()) -> RuleSet | None:

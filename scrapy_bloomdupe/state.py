@@ -8,7 +8,7 @@
         seen.bloom.new      the one that is being made, and
         seen.bloom.old      the one before: never in force
         seen.lmdb           the exact store and the frontier (and seen.lmdb-lock, LMDB's own)
-        frontier.lmdb       without an exact store: the frontier, and the audit
+        frontier.lmdb       without an exact store: the frontier
         claims.log          where a server is shared: what was asked there and is not in the frontier yet
         old-<date>-<time>/  a state that was moved aside
 
@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scrapy_bloomdupe.auditing import Audit
 from scrapy_bloomdupe.errors import BloomdupeError, FilterError, StoreError
 from scrapy_bloomdupe.filters.kinds import LocalFilter
 from scrapy_bloomdupe.frontier.lmdb import LmdbFrontier
@@ -43,7 +42,7 @@ class State:
         directory: where it lies.
         seen: the question.
         shared: the same question, if it is one to a server; None: it is not.
-        filter, store, environment, frontier, audit: the parts; all but the first can be None. The
+        filter, store, environment, frontier: the parts; all but the first can be None. The
             environment is the LMDB file of the others.
         notices: sentences that a person should read.
         open_seconds: how long opening took.
@@ -61,14 +60,12 @@ class State:
         store: Store | None,
         environment: Environment | None,
         clock: Callable[[], float] = time.time,
-        audit: Audit | None = None,
     ) -> None:
         self.directory = directory
         self._clock = clock
         self.filter = filter
         self.store = store
         self.environment = environment
-        self.audit = audit
         self.frontier: LmdbFrontier | None = None
         self._policy = "positives"
         self.shared: SharedSeen | None = None
@@ -123,7 +120,6 @@ class State:
             deferred=self.frontier is not None,
             clock=self._clock,
             born=self.filter.created,
-            audit=self.audit,
         )
 
     @property

@@ -142,16 +142,6 @@ def test_the_tmall_benchmark_judges_the_same_urls_by_five_strategies(tmp_path: P
     assert figures["traditional, URLs"]["accuracy"] < 0.9
 
 
-def test_the_audit_benchmark_measures_what_it_costs_and_how_often_its_bounds_hold(tmp_path: Path) -> None:
-    figures = _run("audit.py", tmp_path)
-    found, bounds = figures["found"], figures["bounds"]
-    assert isinstance(found, dict)
-    assert isinstance(bounds, dict)
-    assert 4 == len(found)
-    # 20 runs with fixed seeds.
-    assert bounds["held"] >= 0.9
-
-
 def test_the_cascade_benchmark_compares_it_with_one_filter_of_its_bits(tmp_path: Path) -> None:
     found = _run("cascade.py", tmp_path)["found"]
     assert isinstance(found, dict)

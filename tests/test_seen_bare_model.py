@@ -44,12 +44,7 @@ class Bare(Files):
     def add(self, number: int) -> None:
         must_be_seen = number in self.known and self.lasts(number)
         verdict = self.state.seen.check_and_add(key(number))
-        is_audited = self.state.audit is not None and self.state.audit.samples(key(number))
-        if not is_audited:
-            assert verdict in (Verdict.NEW, Verdict.UNCONFIRMED)
-        elif not must_be_seen:
-            # It is known exactly.
-            assert not verdict.seen
+        assert verdict in (Verdict.NEW, Verdict.UNCONFIRMED)
         if not verdict.seen:
             assert not must_be_seen
             self.known[number] = self.now
@@ -105,10 +100,6 @@ class CountingWithFrontier(Counting):
     options = replace(Counting.options, frontier=True)
 
 
-class CountingAudited(CountingWithFrontier):
-    options = replace(CountingWithFrontier.options, audit=0.3)
-
-
 class Generations(Bare):
     """A key lasts as long as asked for, and a third longer at the most."""
 
@@ -135,9 +126,7 @@ class GenerationsWithFrontier(Generations):
 
 TestCounting = Counting.TestCase
 TestCountingWithFrontier = CountingWithFrontier.TestCase
-TestCountingAudited = CountingAudited.TestCase
 TestGenerations = Generations.TestCase
 TestGenerationsWithFrontier = GenerationsWithFrontier.TestCase
 TestCounting.settings = TestCountingWithFrontier.settings = settings(max_examples=12, stateful_step_count=25)
 TestGenerations.settings = TestGenerationsWithFrontier.settings = TestCounting.settings
-TestCountingAudited.settings = TestCounting.settings

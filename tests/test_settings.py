@@ -316,10 +316,6 @@ def test_a_filter_of_its_own_forgets_by_time_and_a_store_knows_it() -> None:
             {"BLOOMDUPE_FILTER": "counting"},
             "makes a filter of generations, and BLOOMDUPE_FILTER",
         ),
-        (
-            {"BLOOMDUPE_AUDIT": 0.5},
-            "forgets keys by their time, and BLOOMDUPE_AUDIT = 0.5",
-        ),
     ],
 )
 def test_what_a_filter_that_forgets_by_time_cannot_be_is_refused(
