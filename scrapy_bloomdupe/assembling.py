@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt, StateMismatch
-from scrapy_bloomdupe.filters.counting import class_for
-from scrapy_bloomdupe.filters.generations import GenerationalFilter
-from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
+from scrapy_bloomdupe.filters.bloom import BloomFilter
+from scrapy_bloomdupe.filters.counting import class_for, open_filter
 from scrapy_bloomdupe.frontier.lmdb import FrontierView, LmdbFrontier
 from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions
 from scrapy_bloomdupe.lock import DirectoryLock
@@ -26,7 +25,6 @@ from scrapy_bloomdupe.statefiles import (
     holds_keys,
     holds_requests,
     read_meta,
-    remove_filter,
     write_meta,
     write_rules_file,
 )
@@ -76,7 +74,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         StateUnusable, ConfigurationError: see ``errors``.
     """
     unfinished = directory / UNFINISHED_NAME
-    remove_filter(unfinished)
+    unfinished.unlink(missing_ok=True)
     environment: Environment | None = None
     store: Store | None = MemoryStore() if options.store == "memory" else None
     where = _frontier_name(options.store) if options.frontier else None
@@ -140,15 +138,13 @@ def assemble(
     Raises:
         StateUnusable, StateCorrupt: see ``errors``.
     """
-    filter = open_local(directory / FILTER_NAME, begin=False, clock=clock)  # noqa: A001
+    if any((directory / FILTER_NAME).glob("*.bloom")):
+        raise _of_first_edition(directory, "a ring of filters, which forgets by time")
+    filter = open_filter(directory / FILTER_NAME, begin=False)  # noqa: A001
     for mark, what in _FIRST_EDITION.items():
         if mark in filter.identity:
             filter.abandon()
-            raise StateMismatch(
-                f"{directory} was made by scrapy-bloomdupe 0.1 and holds {what}, which this release does not "
-                "read. Finish the job with scrapy-bloomdupe 0.1, or start in another directory. Nothing was "
-                "changed"
-            )
+            raise _of_first_edition(directory, what)
     environment: Environment | None = None
     store: Store | None = None
     is_suspect = False
@@ -170,6 +166,13 @@ def assemble(
     state = State(directory, lock, filter, store, environment, clock)
     state.is_suspect = is_suspect
     return state
+
+
+def _of_first_edition(directory: Path, what: str) -> StateMismatch:
+    return StateMismatch(
+        f"{directory} was made by scrapy-bloomdupe 0.1 and holds {what}, which this release does not read. "
+        "Finish the job with scrapy-bloomdupe 0.1, or start in another directory. Nothing was changed"
+    )
 
 
 def pending_of(state: State) -> FrontierView | None:
@@ -221,20 +224,7 @@ def environment_name(identity: Mapping[str, str]) -> str | None:
     return identity.get(FRONTIER_MARK)
 
 
-def _new_filter(path: Path, options: StateOptions, identity: Mapping[str, str]) -> LocalFilter:
-    created = int(options.clock())
-    if options.expire is not None:
-        return GenerationalFilter.create(
-            path,
-            capacity=options.capacity,
-            error_rate=options.error_rate,
-            expire=options.expire,
-            layout=options.layout,
-            scheme=options.scheme,
-            identity=identity,
-            created=created,
-            clock=options.clock,
-        )
+def _new_filter(path: Path, options: StateOptions, identity: Mapping[str, str]) -> BloomFilter:
     return class_for(options.layout).create(
         path,
         capacity=options.capacity,
@@ -242,7 +232,7 @@ def _new_filter(path: Path, options: StateOptions, identity: Mapping[str, str]) 
         layout=options.layout,
         scheme=options.scheme,
         identity=identity,
-        created=created,
+        created=int(options.clock()),
     )
 
 
@@ -259,7 +249,7 @@ def _frontier_name(store: str | None) -> str:
 
 def _open_environment(
     path: Path,
-    filter: LocalFilter,  # noqa: A002
+    filter: BloomFilter,  # noqa: A002
     lock: DirectoryLock,
     *,
     sync: bool,
@@ -304,7 +294,7 @@ def _open_environment(
     return environment, is_suspect
 
 
-def _create_environment(directory: Path, filter: LocalFilter, *, sync: bool) -> Environment:  # noqa: A002
+def _create_environment(directory: Path, filter: BloomFilter, *, sync: bool) -> Environment:  # noqa: A002
     path = directory / FRONTIER_NAME
     fresh = not path.exists() or path.stat().st_size == 0
     environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)

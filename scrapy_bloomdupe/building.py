@@ -12,7 +12,6 @@ from pathlib import Path
 from scrapy_bloomdupe.errors import FilterError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.growth import Growth
-from scrapy_bloomdupe.filters.kinds import LocalFilter
 from scrapy_bloomdupe.statefiles import FILTER_NAME, UNFINISHED_NAME, discard_unfinished
 from scrapy_bloomdupe.stores.base import Store
 
@@ -37,7 +36,7 @@ def with_version(identity: Mapping[str, str], version: int, built: float) -> dic
     return {**identity, VERSION_MARK: str(version), BUILT_MARK: str(int(built))}
 
 
-def built_of(filter: LocalFilter) -> int:  # noqa: A002
+def built_of(filter: BloomFilter) -> int:  # noqa: A002
     """Return when *filter* was made, the first one or anew, in seconds since 1970."""
     found = filter.identity.get(BUILT_MARK, "")
     return int(found) if found.isdecimal() else filter.created
@@ -87,7 +86,7 @@ def begin_filter(
     return new
 
 
-def roomy(old: LocalFilter, count: int) -> FilterValues:
+def roomy(old: BloomFilter, count: int) -> FilterValues:
     """Return values as those of *old*, with room for as many keys again as there are."""
     return FilterValues(max(old.capacity, 2 * count), old.error_rate, old.layout, old.scheme)
 

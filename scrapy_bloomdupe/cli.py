@@ -35,10 +35,8 @@ from scrapy_bloomdupe.cli_rules import add_commands
 from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
-from scrapy_bloomdupe.filters.generations import GenerationalFilter
-from scrapy_bloomdupe.filters.kinds import open_local
+from scrapy_bloomdupe.filters.counting import open_filter
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
-from scrapy_bloomdupe.filters.ring import Window
 from scrapy_bloomdupe.hashing import SCHEMES
 from scrapy_bloomdupe.report import size as sized
 from scrapy_bloomdupe.settingtable import SettingsSource
@@ -173,8 +171,7 @@ def _info(arguments: argparse.Namespace) -> int:
     if cli_remote.is_remote(arguments, "key", "table"):
         return cli_remote.info(arguments)
     directory = locate(arguments.directory)
-    filter = open_local(directory / FILTER_NAME, readonly=True)  # noqa: A001
-    window = filter.window if isinstance(filter, GenerationalFilter) else None
+    filter = open_filter(directory / FILTER_NAME, readonly=True)  # noqa: A001
     try:
         # All pages: exact, some 0.1 s per GB that is in memory.
         info = filter.measure(sys.maxsize)
@@ -190,12 +187,11 @@ def _info(arguments: argparse.Namespace) -> int:
                     "fill": info.fill,
                     "store": store,
                     "frontier": frontier,
-                    "expire": asdict(window) if window is not None else None,
                 }
             )
         )
         return 0
-    _print_info(directory, info, store, window)
+    _print_info(directory, info, store)
     print_frontier(frontier)
     return 0
 
@@ -218,9 +214,7 @@ def _store_info(directory: Path) -> dict[str, Any]:
         environment.close()
 
 
-def _print_info(
-    directory: Path, info: FilterInfo, store: dict[str, Any] | None, window: Window | None
-) -> None:
+def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None) -> None:
     print(f"directory            {directory}")
     print(f"filter               {info.layout}, {info.scheme}, {sized(info.num_bytes)}")
     print(f"keys in the filter   {info.num_keys:,} (made for {info.capacity:,})")
@@ -230,11 +224,6 @@ def _print_info(
         print(
             f"layer {i}              {layer.num_keys:,} of {layer.capacity:,} keys, {layer.num_bits:,} bits, "
             f"{layer.num_hashes} hashes, {layer.fill:.1%} full, rate {layer.rate:.3g}"
-        )
-    if window is not None:
-        print(
-            f"forgotten            after {shown(window.expire)} to {shown(window.longest)}, by "
-            f"{window.count} generations"
         )
     if store is None:
         print("exact store          none")

@@ -14,7 +14,7 @@ from scrapy_bloomdupe.assembling import FRONTIER_MARK, environment_name
 from scrapy_bloomdupe.building import FilterValues, Progress, build_filter, version_of, with_version
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
-from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
+from scrapy_bloomdupe.filters.counting import open_filter
 from scrapy_bloomdupe.frontier.lmdb import FrontierView
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, read_meta
@@ -121,9 +121,9 @@ def check(directory: Path, progress: Progress) -> Iterator[str]:
 
 def _check(directory: Path, progress: Progress) -> Iterator[str]:
     filter_path, path = directory / FILTER_NAME, environment_path(directory)
-    filter: LocalFilter | None = None  # noqa: A001
+    filter: BloomFilter | None = None  # noqa: A001
     try:
-        filter = open_local(filter_path, readonly=True)  # noqa: A001
+        filter = open_filter(filter_path, readonly=True)  # noqa: A001
     except BloomdupeError as exc:
         yield str(exc)
     try:
@@ -142,7 +142,7 @@ def _check(directory: Path, progress: Progress) -> Iterator[str]:
 
 
 def _check_environment(
-    filter: LocalFilter | None,  # noqa: A002
+    filter: BloomFilter | None,  # noqa: A002
     path: Path,
     progress: Progress,
 ) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _check_environment(
 
 
 def _check_keys(
-    filter: LocalFilter,  # noqa: A002
+    filter: BloomFilter,  # noqa: A002
     store: LmdbStore,
     progress: Progress,
 ) -> Iterator[str]:

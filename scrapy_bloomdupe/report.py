@@ -109,15 +109,6 @@ def summary(state: State, counts: Mapping[Verdict, int]) -> str:
     )
 
 
-def no_next(error: Exception) -> str:
-    """Return the error of a generation that could not be made."""
-    return (
-        f"The next generation of the filter could not be made ({message(error) or repr(error)}); it is tried "
-        "again, and meanwhile keys are remembered for longer than BLOOMDUPE_EXPIRE says. No page is lost for "
-        "it. Make room on the disk"
-    )
-
-
 def grew(growth: Growth) -> str:
     """Return the notice of a further layer."""
     return (

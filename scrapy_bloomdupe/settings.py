@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import scrapy_bloomdupe.remote.naming as naming
-from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.counters import COUNTING
 from scrapy_bloomdupe.identity import StateOptions
@@ -101,8 +100,7 @@ class BloomdupeSettings:
         shared: what is shared with other crawls; None: nothing.
         history: seconds between two samples of the figures; 0: none are kept.
         metrics_port: where Prometheus finds them; 0: any free port; None: nowhere.
-        expire: seconds after which a key is crawled again, where no rule says otherwise; None: never. Without
-            a store that is the filter's business, and the same for all.
+        expire: seconds after which a key is crawled again, where no rule says otherwise; None: never.
         record_start: start requests are remembered, though the filter is not asked about them.
     """
 
@@ -168,12 +166,11 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
         sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
         frontier=frontier,
         reset=values.get("BLOOMDUPE_RESET", DEFAULT_RESET),
-        expire=_bare_expire(values, counts=counts) if store is None and shared is None else None,
         policy=values.get("BLOOMDUPE_POLICY", DEFAULT_POLICY) if shared is None else DEFAULT_POLICY,
         is_shared=shared is not None,
     )
     expire = values.get("BLOOMDUPE_EXPIRE", DEFAULT_EXPIRE)
-    if expire is not None and shared is not None:
+    if expire is not None and (store is None or shared is not None):
         raise ConfigurationError(no_times(f"BLOOMDUPE_EXPIRE = {source.get('BLOOMDUPE_EXPIRE')!r}"))
     rebuild_layers, rebuild_every = _rebuild(
         values,
@@ -196,16 +193,11 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
     )
 
 
-def no_times(what: str, *, bare: bool = False) -> str:
-    """Return the message for *what* asks when a key was seen where nobody knows.
-
-    Args:
-        bare: there is a filter of this crawl's own, without a store.
-    """
-    at_once = ", or BLOOMDUPE_EXPIRE, one time for all pages, which a filter alone can keep" if bare else ""
+def no_times(what: str) -> str:
+    """Return the message for *what* asks when a key was seen where nobody knows."""
     return (
         f"{what} needs an exact store of this crawl's own, which keeps the time of each key: set "
-        f"BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server){at_once}, or "
+        "BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server), or "
         "BLOOMDUPE_RESET to forget everything from time to time"
     )
 
@@ -223,24 +215,6 @@ def _layout(values: Mapping[str, Any], store: str | None, *, counts: bool) -> st
             "BLOOMDUPE_LAYOUT is for BLOOMDUPE_FILTER = 'mapped': counters have one layout only; leave it out"
         )
     return COUNTING.name
-
-
-def _bare_expire(values: Mapping[str, Any], *, counts: bool) -> float | None:
-    """Return the time after which a filter without a store forgets a key.
-
-    Raises:
-        ConfigurationError: it cannot be had with what else is asked for.
-    """
-    expire: float | None = values.get("BLOOMDUPE_EXPIRE", DEFAULT_EXPIRE)
-    if expire is None:
-        return None
-    asked = f"BLOOMDUPE_EXPIRE = {shown(expire)!r} with BLOOMDUPE_STORE = None"
-    if counts:
-        raise ConfigurationError(
-            f"{asked} makes a filter of generations, and BLOOMDUPE_FILTER = 'counting' one of counters: "
-            "leave one of both out, or set BLOOMDUPE_STORE = 'lmdb', which forgets by name and by time"
-        )
-    return expire
 
 
 def _rebuild(values: Mapping[str, Any], *, possible: bool, needs: str) -> tuple[int, float | None]:

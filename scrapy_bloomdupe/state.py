@@ -4,7 +4,7 @@
 
     <JOBDIR>/bloomdupe/
         lock                the process that works here
-        seen.bloom          the filter; of generations: a directory of filters
+        seen.bloom          the filter
         seen.bloom.new      the one that is being made, and
         seen.bloom.old      the one before: never in force
         seen.lmdb           the exact store and the frontier (and seen.lmdb-lock, LMDB's own)
@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scrapy_bloomdupe.errors import BloomdupeError, FilterError, StoreError
-from scrapy_bloomdupe.filters.kinds import LocalFilter
+from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.frontier.lmdb import LmdbFrontier
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.seen import SeenSet
@@ -56,7 +56,7 @@ class State:
         self,
         directory: Path,
         lock: DirectoryLock,
-        filter: LocalFilter,  # noqa: A002
+        filter: BloomFilter,  # noqa: A002
         store: Store | None,
         environment: Environment | None,
         clock: Callable[[], float] = time.time,
@@ -79,7 +79,7 @@ class State:
         self.is_suspect = False
         #: What was rebuilt when it was opened, by name.
         self.recovered: dict[str, int] = {}
-        self._replaced: LocalFilter | None = None
+        self._replaced: BloomFilter | None = None
         self._remove: Callable[[], object] | None = None
         self._lock = lock
         self._closed = False
@@ -141,13 +141,13 @@ class State:
         """Whether the state was closed in order before it was opened here; true for a new one."""
         return self.is_new or self.filter.was_clean
 
-    def replace_filter(self, filter: LocalFilter) -> None:  # noqa: A002
+    def replace_filter(self, filter: BloomFilter) -> None:  # noqa: A002
         """Take another filter, which holds the same keys."""
         self.filter.abandon()
         self.filter = filter
         self.seen = self._new_seen()
 
-    def switch_filter(self, filter: LocalFilter) -> None:  # noqa: A002
+    def switch_filter(self, filter: BloomFilter) -> None:  # noqa: A002
         """Take another filter, which holds the same keys, in the middle of a crawl that asks no server."""
         assert isinstance(self.seen, SeenSet)
         filter.on_growth = self.filter.on_growth

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -91,19 +90,7 @@ def move_aside(directory: Path) -> Path:
 def discard_unfinished(directory: Path) -> None:
     """Remove what a process that was making a filter has left. The caller holds the directory's lock."""
     with contextlib.suppress(OSError):  # in nobody's way: who makes the next one says what is wrong
-        remove_filter(directory / UNFINISHED_NAME)
-
-
-def remove_filter(path: Path) -> None:
-    """Remove a filter that is not in force, a file or a directory of generations, if it is there.
-
-    Raises:
-        OSError: the system refused.
-    """
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+        (directory / UNFINISHED_NAME).unlink(missing_ok=True)
 
 
 def discard_old(directory: Path) -> None:

@@ -114,15 +114,20 @@ def test_a_state_of_the_first_edition_is_refused_and_the_release_that_reads_it_i
         assert before == files(tmp_path)
 
 
+def test_a_filter_of_the_first_edition_that_forgets_by_time_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "seen.bloom").mkdir()
+    (tmp_path / "seen.bloom" / "1.bloom").touch()
+    with pytest.raises(StateMismatch, match=r"made by scrapy-bloomdupe 0\.1 and holds a ring of filters"):
+        open_or_create(tmp_path, replace(OPTIONS, on_mismatch="new"))
+
+
 @pytest.mark.parametrize("name", ["seen.bloom", "seen.lmdb"])
 def test_a_directory_in_the_place_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
     write_state(tmp_path)
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
     before = files(tmp_path)
-    # A filter of generations is a directory, and this one has none.
-    error = StateCorrupt if name == "seen.bloom" else StateUnusable
-    with pytest.raises(error, match=f"{tmp_path}/{name}"):
+    with pytest.raises(StateUnusable, match=f"{tmp_path}/{name}"):
         open_or_create(tmp_path, OPTIONS)
     assert before == files(tmp_path)
 

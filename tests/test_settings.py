@@ -292,9 +292,10 @@ def test_a_time_that_is_none_is_refused(name: str) -> None:
     assert f"{name} = 'soon' is not valid; it takes {expected}" == str(caught.value)
 
 
-def test_a_filter_alone_knows_no_times_and_says_what_to_do() -> None:
+@pytest.mark.parametrize("settings", [{}, {"BLOOMDUPE_FILTER": "redis://server"}])
+def test_a_filter_alone_knows_no_times_and_says_what_to_do(settings: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_FILTER="redis://server", BLOOMDUPE_STORE=None)
+        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=None, **settings)
     assert str(caught.value) == (
         "BLOOMDUPE_EXPIRE = '7d' needs an exact store of this crawl's own, which keeps the time of each key: "
         "set BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server), or BLOOMDUPE_RESET "
@@ -303,25 +304,7 @@ def test_a_filter_alone_knows_no_times_and_says_what_to_do() -> None:
     assert read(BLOOMDUPE_RESET="7d", BLOOMDUPE_STORE=None).options.reset == 604_800
 
 
-def test_a_filter_of_its_own_forgets_by_time_and_a_store_knows_it() -> None:
-    bare, exact = (read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=store) for store in (None, "lmdb"))
-    assert (604_800, 604_800, False) == (bare.expire, bare.options.expire, bare.keeps_times)
-    assert (604_800, None, True) == (exact.expire, exact.options.expire, exact.keeps_times)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"BLOOMDUPE_FILTER": "counting"},
-            "makes a filter of generations, and BLOOMDUPE_FILTER",
-        ),
-    ],
-)
-def test_what_a_filter_that_forgets_by_time_cannot_be_is_refused(
-    settings: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=None, **settings)
-    assert str(caught.value).startswith(f"BLOOMDUPE_EXPIRE = '7d' with BLOOMDUPE_STORE = None {message}")
-    assert "leave one of both out, or set BLOOMDUPE_STORE = 'lmdb'" in str(caught.value)
+@pytest.mark.parametrize("store", ["lmdb", "memory"])
+def test_a_store_knows_the_times(store: str) -> None:
+    found = read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=store)
+    assert (604_800, True) == (found.expire, found.keeps_times)

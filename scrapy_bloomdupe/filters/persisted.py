@@ -157,10 +157,6 @@ class PersistedFilter:
         except OSError as exc:
             raise FilterError(exc.errno, f"cannot rename {self.path} to {path}: {exc}") from exc
 
-    def moved(self, directory: Path) -> None:
-        """Note that the directory of the file has another name now."""
-        self._file.path = directory / self.path.name
-
     def set_identity(self, identity: Mapping[str, str]) -> None:
         """Write what the keys mean into the header.
 

@@ -20,7 +20,6 @@ from scrapy_bloomdupe.building import roomy
 from scrapy_bloomdupe.filters.base import Filter
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.counting import CountingFilter
-from scrapy_bloomdupe.filters.generations import GenerationalFilter
 from scrapy_bloomdupe.identity import StateOptions
 from scrapy_bloomdupe.opening import open_or_create
 from scrapy_bloomdupe.renewal import Renewal
@@ -46,26 +45,12 @@ def kinds(path: Path, count: int, error_rate: float) -> Mapping[str, Callable[[]
     return {
         "plain": lambda: BloomFilter.create(path, **values),
         "counting": lambda: CountingFilter.create(path, **values),
-        "4 generations, all in use": lambda: _aged(path, count, error_rate),
     }
-
-
-def _aged(path: Path, count: int, error_rate: float) -> Filter:
-    now = [0.0]
-    found = GenerationalFilter.create(
-        path, capacity=count + 1, error_rate=error_rate, expire=3.0, clock=lambda: now[0]
-    )
-    for turn in range(3):
-        for key in keys_of(f"before {turn}", count // 3):
-            found.add(key)
-        now[0] += 1.0
-    return found
 
 
 def one_kind(name: str, error_rate: float, keys: list[bytes], others: list[bytes]) -> Mapping[str, float]:
     with tempfile.TemporaryDirectory() as directory:
         found = kinds(Path(directory, "it"), len(keys), error_rate)[name]()
-        keys = keys if name != "4 generations, all in use" else keys[: len(keys) // 3]
         figures = {"add": us(found.add, keys), "new": us(found.__contains__, others)}
         wrong = sum(key in found for key in others)
         figures |= {"error": wrong / len(others), "bytes": found.info().num_bytes / len(others)}
