@@ -25,7 +25,7 @@ import scrapy_bloomdupe.telling as telling
 from scrapy_bloomdupe.assembling import is_absent
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateNotFound, message
-from scrapy_bloomdupe.frontier.group import GroupCommit, Task
+from scrapy_bloomdupe.frontier.group import GroupCommit
 from scrapy_bloomdupe.frontier.queue import FrontierQueue, MemoryQueue, queues
 from scrapy_bloomdupe.growing import GrowthWatch
 from scrapy_bloomdupe.judging import JudgingFilter
@@ -34,7 +34,6 @@ from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.rawfront import RawFront
 from scrapy_bloomdupe.recording import Recorder
 from scrapy_bloomdupe.redirects import RedirectPasses
-from scrapy_bloomdupe.renewing import Renewer
 from scrapy_bloomdupe.rulewatch import idle_rules
 from scrapy_bloomdupe.sampling import Sampler
 from scrapy_bloomdupe.scrapy_compat import Downloads, QueueMark, QueueOrder
@@ -311,9 +310,6 @@ class BloomDupeFilter(JudgingFilter):
             mark.clear()
 
     def _start_group(self, state: State, read: BloomdupeSettings) -> GroupCommit:
-        tasks: list[Task] = []
-        if read.rebuild_layers or read.rebuild_every is not None:
-            tasks.append(Renewer(state, self._watch, read.rebuild_layers, read.rebuild_every, self.clock))
         crawler, store = self._crawler, state.frontier
         jobdir = self._settings.get("JOBDIR")
         group = GroupCommit(
@@ -322,7 +318,6 @@ class BloomDupeFilter(JudgingFilter):
             crawler,
             jobdir=Path(jobdir) if jobdir else None,
             sync=read.options.sync,
-            tasks=tasks,
         )
         if store is None or crawler is None or crawler.spider is None:
             return group

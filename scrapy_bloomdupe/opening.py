@@ -178,7 +178,7 @@ def _rebuild_if_torn(state: State) -> None:
         store,
         roomy(old, count),
         filter_id=old.filter_id,
-        identity=with_version(old.identity, version_of(old.identity) + 1, time.time()),
+        identity=with_version(old.identity, version_of(old.identity) + 1),
         created=old.created,
         progress=lambda keys, _: keys,
     )

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +74,7 @@ def _rebuild(
     store = LmdbStore(environment)
     filter_id, identity = read_meta(environment)
     old, version, created = _old_values(directory / FILTER_NAME, defaults)
-    identity = with_version(identity, 1 + max(version, version_of(identity)), time.time())
+    identity = with_version(identity, 1 + max(version, version_of(identity)))
     # Room for as many again, so that it does not grow with the next key; an asked capacity holds.
     values = FilterValues(
         plan.capacity or max(old.capacity, 2 * store.count()),

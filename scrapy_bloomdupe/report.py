@@ -118,16 +118,6 @@ def grew(growth: Growth) -> str:
     )
 
 
-def rebuilt(state: State, version: int, layers: int, seconds: float) -> str:
-    """Return the notice of a filter that was made anew in the middle of a crawl."""
-    new = state.filter
-    return (
-        f"The filter was made anew from the store: version {version}, {new.num_keys:,} keys, "
-        f"{new.num_layers} instead of {layers} layers, room for {new.capacity:,} keys; it took "
-        f"{seconds:.1f} s beside the crawl"
-    )
-
-
 def overfull(growth: Growth, *, exact: bool) -> str:
     """Return the notice of a filter that could not grow."""
     cost = (

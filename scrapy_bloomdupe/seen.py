@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.base import Filter, RemovingFilter
@@ -100,11 +100,6 @@ class SeenSet:
     def num_deferred(self) -> int:
         """Keys that are not in the filter yet."""
         return len(self._deferred or ()) + (len(self._held) if self.store is None else 0)
-
-    @property
-    def held(self) -> Collection[bytes]:
-        """The keys that are in memory only."""
-        return self._held
 
     def check_and_add(
         self, key: bytes, url: str = "", rule: str | None = None, expire: float | None = None

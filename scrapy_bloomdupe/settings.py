@@ -95,8 +95,6 @@ class BloomdupeSettings:
         dry_run: rules only count what they would have merged.
         retry_failed: requests that ended in failure are kept for the next run.
         cache_size: bytes for URLs that were seen last.
-        rebuild_layers: the filter is made anew in mid-crawl when it has so many layers; 0: never.
-        rebuild_every: seconds since it was made after which it is, too; None: never.
         shared: what is shared with other crawls; None: nothing.
         history: seconds between two samples of the figures; 0: none are kept.
         metrics_port: where Prometheus finds them; 0: any free port; None: nowhere.
@@ -109,8 +107,6 @@ class BloomdupeSettings:
     dry_run: bool
     retry_failed: bool
     cache_size: int
-    rebuild_layers: int = 0
-    rebuild_every: float | None = DEFAULT_REBUILD_EVERY
     shared: SharedOptions | None = None
     history: float = DEFAULT_HISTORY
     metrics_port: int | None = None
@@ -172,19 +168,12 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
     expire = values.get("BLOOMDUPE_EXPIRE", DEFAULT_EXPIRE)
     if expire is not None and (store is None or shared is not None):
         raise ConfigurationError(no_times(f"BLOOMDUPE_EXPIRE = {source.get('BLOOMDUPE_EXPIRE')!r}"))
-    rebuild_layers, rebuild_every = _rebuild(
-        values,
-        possible=store == "lmdb" or shared is not None,
-        needs=f"BLOOMDUPE_STORE = 'lmdb', not {store!r}",
-    )
     return BloomdupeSettings(
         directory,
         options,
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
-        rebuild_layers=rebuild_layers if shared is None else 0,
-        rebuild_every=rebuild_every if shared is None else None,
         shared=shared,
         history=values.get("BLOOMDUPE_HISTORY", DEFAULT_HISTORY),
         metrics_port=values.get("BLOOMDUPE_METRICS_PORT"),
@@ -217,11 +206,11 @@ def _layout(values: Mapping[str, Any], store: str | None, *, counts: bool) -> st
     return COUNTING.name
 
 
-def _rebuild(values: Mapping[str, Any], *, possible: bool, needs: str) -> tuple[int, float | None]:
-    """Return the layers and the age at which a filter is made anew; 0 and None: never.
+def _rebuild(values: Mapping[str, Any], *, possible: bool) -> tuple[int, float | None]:
+    """Return the layers and the age at which a shared filter is made anew; 0 and None: never.
 
     Raises:
-        ConfigurationError: it is asked for, and is not possible without what it *needs*.
+        ConfigurationError: it is asked for, and is not possible.
     """
     names = "BLOOMDUPE_REBUILD_LAYERS", "BLOOMDUPE_REBUILD_EVERY"
     if possible:
@@ -229,7 +218,8 @@ def _rebuild(values: Mapping[str, Any], *, possible: bool, needs: str) -> tuple[
     for name in names:
         if value := values.get(name):
             raise ConfigurationError(
-                f"{name} = {value:g} needs {needs}: a filter is made anew from the keys of its store"
+                f"{name} = {value:g} needs a filter and an exact store that are both shared: leave it out. A "
+                "filter of this crawl's own is made anew between two runs, by `bloomdupe rebuild JOBDIR`"
             )
     return 0, None
 
@@ -251,6 +241,8 @@ def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> Sh
     store = (url or queue) if named == "redis" else named if named and "://" in named else None
     if queue is not None and store is None:
         url = url or queue
+    # Without a store there is nothing to make it anew from.
+    layers, every = _rebuild(values, possible=url is not None and store is not None)
     if url is None and store is None:
         if policy == "negatives":
             raise ConfigurationError(
@@ -263,12 +255,6 @@ def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> Sh
             "BLOOMDUPE_STORE = 'memory' confirms nothing about other crawls: take 'redis' or the URL of a "
             "database, 'lmdb' for an exact copy of this crawl's own keys, or None"
         )
-    # Without a store there is nothing to make it anew from.
-    layers, every = _rebuild(
-        values,
-        possible=url is not None and store is not None,
-        needs="a filter and an exact store that are both shared",
-    )
     return SharedOptions(
         filter=url,
         store=store,

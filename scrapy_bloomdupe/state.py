@@ -5,8 +5,7 @@
     <JOBDIR>/bloomdupe/
         lock                the process that works here
         seen.bloom          the filter
-        seen.bloom.new      the one that is being made, and
-        seen.bloom.old      the one before: never in force
+        seen.bloom.new      the one that is being made: never in force
         seen.lmdb           the exact store and the frontier (and seen.lmdb-lock, LMDB's own)
         frontier.lmdb       without an exact store: the frontier
         claims.log          where a server is shared: what was asked there and is not in the frontier yet
@@ -29,7 +28,7 @@ from scrapy_bloomdupe.seen import SeenSet
 from scrapy_bloomdupe.shared.claims import Claims
 from scrapy_bloomdupe.shared.parts import SharedParts
 from scrapy_bloomdupe.shared.seen import SharedSeen
-from scrapy_bloomdupe.statefiles import CLAIMS_NAME, discard_old, write_meta
+from scrapy_bloomdupe.statefiles import CLAIMS_NAME, write_meta
 from scrapy_bloomdupe.stores.base import Store
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -79,7 +78,6 @@ class State:
         self.is_suspect = False
         #: What was rebuilt when it was opened, by name.
         self.recovered: dict[str, int] = {}
-        self._replaced: BloomFilter | None = None
         self._remove: Callable[[], object] | None = None
         self._lock = lock
         self._closed = False
@@ -146,16 +144,6 @@ class State:
         self.filter.abandon()
         self.filter = filter
         self.seen = self._new_seen()
-
-    def switch_filter(self, filter: BloomFilter) -> None:  # noqa: A002
-        """Take another filter, which holds the same keys, in the middle of a crawl that asks no server."""
-        assert isinstance(self.seen, SeenSet)
-        filter.on_growth = self.filter.on_growth
-        if self._replaced is not None:
-            self._replaced.abandon()
-        # Another thread may be about to sync it.
-        self._replaced = self.filter
-        self.filter = self.seen.filter = filter
 
     def verified(self) -> None:
         """All pages were read, and are whole."""
@@ -264,11 +252,8 @@ class State:
             FilterError: the filter's count could not be written.
         """
         try:
-            if self._replaced is not None:
-                self._replaced.abandon()
             if clean:
                 self.filter.close()
-                discard_old(self.directory)
             else:
                 self.filter.abandon()
         finally:

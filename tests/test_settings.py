@@ -47,6 +47,8 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
     elif name in ("BLOOMDUPE_PRESET", "BLOOMDUPE_RULES", "BLOOMDUPE_RULE_FILES"):
         assert not value
         assert settings.read_rules(Settings()) is None
+    elif name.startswith("BLOOMDUPE_REBUILD_"):
+        assert value == _attribute(read(BLOOMDUPE_FILTER="redis://127.0.0.1").shared, name)
     elif name in ("BLOOMDUPE_FILTER", "BLOOMDUPE_KEY", "BLOOMDUPE_ON_EMPTY"):
         assert read().shared is None
         shared = read(BLOOMDUPE_FILTER="redis://127.0.0.1").shared
@@ -225,19 +227,16 @@ def test_a_filter_that_counts_is_for_a_state_without_a_store() -> None:
     assert "classic" == read(BLOOMDUPE_FILTER="mapped", BLOOMDUPE_LAYOUT="classic").options.layout
 
 
-def test_a_filter_without_a_store_is_not_made_anew_and_who_asks_for_it_is_told() -> None:
-    assert [4, 0, 0] == [read(BLOOMDUPE_STORE=store).rebuild_layers for store in ("lmdb", "memory", None)]
-    assert 0 == read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=0).rebuild_layers
-    # What a server knows is not in the store of this crawl.
-    assert 0 == read(BLOOMDUPE_FILTER="redis://127.0.0.1", BLOOMDUPE_STORE="lmdb").rebuild_layers
-    assert 86_400 == read(BLOOMDUPE_REBUILD_EVERY="1d").rebuild_every
-    assert None is read().rebuild_every
-    with pytest.raises(ConfigurationError, match="BLOOMDUPE_REBUILD_EVERY = 86400 needs BLOOMDUPE_STORE"):
-        read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_EVERY="1d")
-    with pytest.raises(
-        ConfigurationError, match="BLOOMDUPE_REBUILD_LAYERS = 3 needs BLOOMDUPE_STORE = 'lmdb'"
-    ):
-        read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=3)
+@pytest.mark.parametrize("store", ["lmdb", "memory", None])
+def test_a_filter_of_a_crawls_own_is_made_anew_between_two_runs(store: str | None) -> None:
+    read(BLOOMDUPE_STORE=store, BLOOMDUPE_REBUILD_LAYERS=0)
+    for name, value in (("BLOOMDUPE_REBUILD_LAYERS", 3), ("BLOOMDUPE_REBUILD_EVERY", 86_400)):
+        with pytest.raises(ConfigurationError) as caught:
+            read(**{"BLOOMDUPE_STORE": store, name: value})
+        assert str(caught.value) == (
+            f"{name} = {value} needs a filter and an exact store that are both shared: leave it out. A "
+            "filter of this crawl's own is made anew between two runs, by `bloomdupe rebuild JOBDIR`"
+        )
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,6 @@ class PersistedFilter:
         return self._header.filter_id
 
     @property
-    def secret(self) -> bytes:
-        """32 bytes that positions are made with."""
-        return self._header.secret
-
-    @property
     def identity(self) -> Mapping[str, str]:
         """What the keys mean; without ``canary``: not known yet."""
         return self._header.identity
