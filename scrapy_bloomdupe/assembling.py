@@ -10,12 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.errors import ConfigurationError, StateCorrupt, StateMismatch
 from scrapy_bloomdupe.filters.bloom import BloomFilter
-from scrapy_bloomdupe.filters.counting import class_for
-from scrapy_bloomdupe.filters.generations import GenerationalFilter
-from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
+from scrapy_bloomdupe.filters.counting import class_for, open_filter
 from scrapy_bloomdupe.frontier.lmdb import FrontierView, LmdbFrontier
 from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions
 from scrapy_bloomdupe.lock import DirectoryLock
@@ -28,7 +25,6 @@ from scrapy_bloomdupe.statefiles import (
     holds_keys,
     holds_requests,
     read_meta,
-    remove_filter,
     write_meta,
     write_rules_file,
 )
@@ -39,8 +35,8 @@ from scrapy_bloomdupe.stores.memory import MemoryStore
 
 #: In the identity of a filter: its state has a frontier, and where.
 FRONTIER_MARK = "frontier"
-# The same of the first edition, whose journal is another encoding.
-_FIRST_EDITION = "journal"
+# What only the first edition had: a journal, which is another encoding, and an audit.
+_FIRST_EDITION = {"journal": "its journal of pending requests", "audit": "an audit of its filter"}
 
 # Bytes of a file whose pages are all read when it is opened after an unclean end: 40 ms. A larger one is read
 # beside the crawl, and only if the machine was restarted or the file was changed: the death of a process
@@ -78,13 +74,11 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         StateUnusable, ConfigurationError: see ``errors``.
     """
     unfinished = directory / UNFINISHED_NAME
-    remove_filter(unfinished)
+    unfinished.unlink(missing_ok=True)
     environment: Environment | None = None
     store: Store | None = MemoryStore() if options.store == "memory" else None
     where = _frontier_name(options.store) if options.frontier else None
     identity = {**options.identity, "store": options.store or "none"}
-    if options.audit:
-        identity[AUDIT_MARK] = repr(options.audit)
     if where is not None:
         identity[FRONTIER_MARK] = where
     if options.is_shared:
@@ -99,13 +93,11 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
         filter = _new_filter(unfinished, options, identity)  # noqa: A001
         try:
             frontier: LmdbFrontier | None = None
-            audit: Audit | None = None
             if environment is not None:
                 if options.store == "lmdb":
                     store = _store(environment, create=True, frontier=bool(options.frontier))
                 if options.frontier:
                     frontier = LmdbFrontier(environment, options.identity.get("spider", ""))
-                audit = _audit(environment, filter, new=True)
                 write_meta(environment, filter.filter_id, filter.identity)
                 environment.commit()
             write_rules_file(directory, options.rules)
@@ -119,7 +111,7 @@ def create(directory: Path, lock: DirectoryLock, options: StateOptions) -> State
             environment.close()
         raise
     lock.looked_at()
-    state = State(directory, lock, filter, store, environment, options.clock, audit)
+    state = State(directory, lock, filter, store, environment, options.clock)
     if frontier is not None and environment is not None:
         state.attach(frontier, environment)
     state.is_new = True
@@ -146,17 +138,15 @@ def assemble(
     Raises:
         StateUnusable, StateCorrupt: see ``errors``.
     """
-    filter = open_local(directory / FILTER_NAME, begin=False, clock=clock)  # noqa: A001
-    if _FIRST_EDITION in filter.identity:
-        filter.abandon()
-        raise StateMismatch(
-            f"{directory} was made by scrapy-bloomdupe 0.1 and holds its journal of pending requests, which "
-            "this release does not read. Finish the job with scrapy-bloomdupe 0.1, or start in another "
-            "directory. Nothing was changed"
-        )
+    if any((directory / FILTER_NAME).glob("*.bloom")):
+        raise _of_first_edition(directory, "a ring of filters, which forgets by time")
+    filter = open_filter(directory / FILTER_NAME, begin=False)  # noqa: A001
+    for mark, what in _FIRST_EDITION.items():
+        if mark in filter.identity:
+            filter.abandon()
+            raise _of_first_edition(directory, what)
     environment: Environment | None = None
     store: Store | None = None
-    audit: Audit | None = None
     is_suspect = False
     try:
         name = environment_name(filter.identity)
@@ -166,7 +156,6 @@ def assemble(
             )
             if name == STORE_NAME:
                 store = _store(environment, frontier=bool(frontier))
-            audit = _audit(environment, filter)
     except BaseException:
         filter.abandon()
         if environment is not None:
@@ -174,9 +163,16 @@ def assemble(
         raise
     if not is_suspect:
         lock.looked_at()
-    state = State(directory, lock, filter, store, environment, clock, audit)
+    state = State(directory, lock, filter, store, environment, clock)
     state.is_suspect = is_suspect
     return state
+
+
+def _of_first_edition(directory: Path, what: str) -> StateMismatch:
+    return StateMismatch(
+        f"{directory} was made by scrapy-bloomdupe 0.1 and holds {what}, which this release does not read. "
+        "Finish the job with scrapy-bloomdupe 0.1, or start in another directory. Nothing was changed"
+    )
 
 
 def pending_of(state: State) -> FrontierView | None:
@@ -225,37 +221,10 @@ def environment_name(identity: Mapping[str, str]) -> str | None:
     """Return the name of the LMDB file of a state, None: it has none."""
     if identity.get("store") == "lmdb":
         return STORE_NAME
-    # One file for both: a frontier can come and go, the audit stays.
-    return identity.get(FRONTIER_MARK, FRONTIER_NAME if AUDIT_MARK in identity else None)
+    return identity.get(FRONTIER_MARK)
 
 
-def _audit(
-    environment: Environment,
-    filter: LocalFilter,  # noqa: A002
-    *,
-    new: bool = False,
-) -> Audit | None:
-    share = filter.identity.get(AUDIT_MARK)
-    if share is None:
-        return None
-    assert isinstance(filter, BloomFilter)  # of generations none is audited
-    return Audit(environment, filter.secret, float(share), new=new)
-
-
-def _new_filter(path: Path, options: StateOptions, identity: Mapping[str, str]) -> LocalFilter:
-    created = int(options.clock())
-    if options.expire is not None:
-        return GenerationalFilter.create(
-            path,
-            capacity=options.capacity,
-            error_rate=options.error_rate,
-            expire=options.expire,
-            layout=options.layout,
-            scheme=options.scheme,
-            identity=identity,
-            created=created,
-            clock=options.clock,
-        )
+def _new_filter(path: Path, options: StateOptions, identity: Mapping[str, str]) -> BloomFilter:
     return class_for(options.layout).create(
         path,
         capacity=options.capacity,
@@ -263,7 +232,7 @@ def _new_filter(path: Path, options: StateOptions, identity: Mapping[str, str]) 
         layout=options.layout,
         scheme=options.scheme,
         identity=identity,
-        created=created,
+        created=int(options.clock()),
     )
 
 
@@ -280,7 +249,7 @@ def _frontier_name(store: str | None) -> str:
 
 def _open_environment(
     path: Path,
-    filter: LocalFilter,  # noqa: A002
+    filter: BloomFilter,  # noqa: A002
     lock: DirectoryLock,
     *,
     sync: bool,
@@ -293,8 +262,6 @@ def _open_environment(
     """
     directory = path.parent
     what = "an exact store" if path.name == STORE_NAME else "a frontier"
-    if path.name != STORE_NAME and FRONTIER_MARK not in filter.identity:
-        what = "an audit"
     if not path.exists():
         raise StateCorrupt(
             f"{filter.path} belongs to {what} {path.name}, which is not there; put it back, or move "
@@ -327,7 +294,7 @@ def _open_environment(
     return environment, is_suspect
 
 
-def _create_environment(directory: Path, filter: LocalFilter, *, sync: bool) -> Environment:  # noqa: A002
+def _create_environment(directory: Path, filter: BloomFilter, *, sync: bool) -> Environment:  # noqa: A002
     path = directory / FRONTIER_NAME
     fresh = not path.exists() or path.stat().st_size == 0
     environment = Environment.create(path, sync=sync) if fresh else Environment.open(path, sync=sync)

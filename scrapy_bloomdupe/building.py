@@ -12,7 +12,6 @@ from pathlib import Path
 from scrapy_bloomdupe.errors import FilterError
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.growth import Growth
-from scrapy_bloomdupe.filters.kinds import LocalFilter
 from scrapy_bloomdupe.statefiles import FILTER_NAME, UNFINISHED_NAME, discard_unfinished
 from scrapy_bloomdupe.stores.base import Store
 
@@ -20,9 +19,8 @@ from scrapy_bloomdupe.stores.base import Store
 Progress = Callable[[Iterable[bytes], int], Iterable[bytes]]
 
 
-#: In the identity of a filter that was made anew: which one of its state it is, and since when.
+#: In the identity of a filter that was made anew: which one of its state it is.
 VERSION_MARK = "version"
-BUILT_MARK = "built"
 
 
 def version_of(identity: Mapping[str, str]) -> int:
@@ -31,16 +29,9 @@ def version_of(identity: Mapping[str, str]) -> int:
     return int(found) if found.isdecimal() else 1
 
 
-def with_version(identity: Mapping[str, str], version: int, built: float) -> dict[str, str]:
-    """Return the identity of the filter that has the number *version* and was made anew at *built*, seconds
-    since 1970."""
-    return {**identity, VERSION_MARK: str(version), BUILT_MARK: str(int(built))}
-
-
-def built_of(filter: LocalFilter) -> int:  # noqa: A002
-    """Return when *filter* was made, the first one or anew, in seconds since 1970."""
-    found = filter.identity.get(BUILT_MARK, "")
-    return int(found) if found.isdecimal() else filter.created
+def with_version(identity: Mapping[str, str], version: int) -> dict[str, str]:
+    """Return the identity of the filter that has the number *version*."""
+    return {**identity, VERSION_MARK: str(version)}
 
 
 @dataclass(frozen=True)
@@ -53,41 +44,7 @@ class FilterValues:
     scheme: str
 
 
-def begin_filter(
-    directory: Path,
-    values: FilterValues,
-    *,
-    filter_id: bytes,
-    identity: Mapping[str, str],
-    created: int | None,
-) -> BloomFilter:
-    """Make an empty filter that is not in force; it raises FilterError when it should grow and cannot.
-
-    Raises:
-        ConfigurationError: a value is out of its range.
-        StateUnusable, FilterError: the system refused.
-    """
-    discard_unfinished(directory)
-    new = BloomFilter.create(
-        directory / UNFINISHED_NAME,
-        capacity=values.capacity,
-        error_rate=values.error_rate,
-        layout=values.layout,
-        scheme=values.scheme,
-        filter_id=filter_id,
-        identity=identity,
-        created=created,
-    )
-
-    def refuse_overfull(growth: Growth) -> None:
-        if growth.error is not None:
-            raise FilterError(28, f"the new filter for {directory} could not grow: {growth.error}")
-
-    new.on_growth = refuse_overfull
-    return new
-
-
-def roomy(old: LocalFilter, count: int) -> FilterValues:
+def roomy(old: BloomFilter, count: int) -> FilterValues:
     """Return values as those of *old*, with room for as many keys again as there are."""
     return FilterValues(max(old.capacity, 2 * count), old.error_rate, old.layout, old.scheme)
 
@@ -113,7 +70,23 @@ def build_filter(
         ConfigurationError: a value is out of its range.
         StateUnusable, FilterError: the system refused; the old filter is in its place.
     """
-    new = begin_filter(directory, values, filter_id=filter_id, identity=identity, created=created)
+
+    def refuse_overfull(growth: Growth) -> None:
+        if growth.error is not None:
+            raise FilterError(28, f"the new filter for {directory} could not grow: {growth.error}")
+
+    discard_unfinished(directory)
+    new = BloomFilter.create(
+        directory / UNFINISHED_NAME,
+        capacity=values.capacity,
+        error_rate=values.error_rate,
+        layout=values.layout,
+        scheme=values.scheme,
+        filter_id=filter_id,
+        identity=identity,
+        created=created,
+    )
+    new.on_growth = refuse_overfull
     try:
         for key in progress(store.iter_keys(), store.count()):
             new.add(key)

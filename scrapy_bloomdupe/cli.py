@@ -22,7 +22,6 @@ import scrapy_bloomdupe.cli_remote as cli_remote
 import scrapy_bloomdupe.rebuilding as rebuilding
 import scrapy_bloomdupe.settings as settings
 import scrapy_bloomdupe.sizing as sizing
-from scrapy_bloomdupe.auditing import AUDIT_MARK, Audit
 from scrapy_bloomdupe.building import FilterValues
 from scrapy_bloomdupe.cli_export import add_export
 from scrapy_bloomdupe.cli_forget import add_forget
@@ -36,13 +35,9 @@ from scrapy_bloomdupe.cli_rules import add_commands
 from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import BloomdupeError, message
 from scrapy_bloomdupe.filters.base import FilterInfo
-from scrapy_bloomdupe.filters.bloom import BloomFilter
-from scrapy_bloomdupe.filters.generations import GenerationalFilter
-from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
+from scrapy_bloomdupe.filters.counting import open_filter
 from scrapy_bloomdupe.filters.layouts import LAYOUTS
-from scrapy_bloomdupe.filters.ring import Window
 from scrapy_bloomdupe.hashing import SCHEMES
-from scrapy_bloomdupe.report import audited
 from scrapy_bloomdupe.report import size as sized
 from scrapy_bloomdupe.settingtable import SettingsSource
 from scrapy_bloomdupe.stamps import time_of
@@ -176,12 +171,10 @@ def _info(arguments: argparse.Namespace) -> int:
     if cli_remote.is_remote(arguments, "key", "table"):
         return cli_remote.info(arguments)
     directory = locate(arguments.directory)
-    filter = open_local(directory / FILTER_NAME, readonly=True)  # noqa: A001
-    window = filter.window if isinstance(filter, GenerationalFilter) else None
+    filter = open_filter(directory / FILTER_NAME, readonly=True)  # noqa: A001
     try:
         # All pages: exact, some 0.1 s per GB that is in memory.
         info = filter.measure(sys.maxsize)
-        audit = _audit_of(directory, filter)
     finally:
         filter.abandon()
     store = _store_info(directory) if info.identity.get("store") == "lmdb" else None
@@ -194,17 +187,11 @@ def _info(arguments: argparse.Namespace) -> int:
                     "fill": info.fill,
                     "store": store,
                     "frontier": frontier,
-                    "audit": _audit_figures(audit),
-                    "expire": asdict(window) if window is not None else None,
                 }
             )
         )
         return 0
-    _print_info(directory, info, store, window)
-    if audit is not None:
-        print(
-            f"audited              {audit.share:g} of the keys. {audited(audit.num_keys, audit.estimate())}"
-        )
+    _print_info(directory, info, store)
     print_frontier(frontier)
     return 0
 
@@ -227,28 +214,7 @@ def _store_info(directory: Path) -> dict[str, Any]:
         environment.close()
 
 
-def _audit_of(directory: Path, filter: LocalFilter) -> Audit | None:  # noqa: A002
-    share = filter.identity.get(AUDIT_MARK)
-    if share is None or not isinstance(filter, BloomFilter):
-        return None
-    environment = Environment.open(environment_path(directory), readonly=True)
-    try:
-        return Audit(environment, filter.secret, float(share))
-    finally:
-        environment.close()
-
-
-def _audit_figures(audit: Audit | None) -> dict[str, float] | None:
-    if audit is None:
-        return None
-    lost = audit.estimate()
-    figures = {"lost_estimate": lost.others, "lost_low": lost.low, "lost_high": lost.high}
-    return {"share": audit.share, "keys": audit.num_keys, "found": lost.found, **figures}
-
-
-def _print_info(
-    directory: Path, info: FilterInfo, store: dict[str, Any] | None, window: Window | None
-) -> None:
+def _print_info(directory: Path, info: FilterInfo, store: dict[str, Any] | None) -> None:
     print(f"directory            {directory}")
     print(f"filter               {info.layout}, {info.scheme}, {sized(info.num_bytes)}")
     print(f"keys in the filter   {info.num_keys:,} (made for {info.capacity:,})")
@@ -258,11 +224,6 @@ def _print_info(
         print(
             f"layer {i}              {layer.num_keys:,} of {layer.capacity:,} keys, {layer.num_bits:,} bits, "
             f"{layer.num_hashes} hashes, {layer.fill:.1%} full, rate {layer.rate:.3g}"
-        )
-    if window is not None:
-        print(
-            f"forgotten            after {shown(window.expire)} to {shown(window.longest)}, by "
-            f"{window.count} generations"
         )
     if store is None:
         print("exact store          none")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_bloomdupe.errors import ConfigurationError, StateNotFound
-from scrapy_bloomdupe.filters.kinds import open_local
+from scrapy_bloomdupe.filters.counting import open_filter
 from scrapy_bloomdupe.forgetting import Forgotten, Selection, forget
 from scrapy_bloomdupe.progress import Bar
 from scrapy_bloomdupe.statefiles import FILTER_NAME, locate
@@ -118,7 +118,7 @@ def _keys_of(urls: Iterable[str], directory: Path, arguments: argparse.Namespace
         sys.path.append(here)
     from scrapy_bloomdupe.project import KeyMaker
 
-    filter = open_local(directory / FILTER_NAME, readonly=True)  # noqa: A001
+    filter = open_filter(directory / FILTER_NAME, readonly=True)  # noqa: A001
     try:
         maker = KeyMaker(arguments.settings, arguments.spider, filter.identity)
     finally:

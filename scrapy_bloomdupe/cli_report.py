@@ -13,7 +13,7 @@ from pathlib import Path
 from scrapy_bloomdupe.advice import Facts
 from scrapy_bloomdupe.assembling import FRONTIER_MARK
 from scrapy_bloomdupe.errors import StateUnusable
-from scrapy_bloomdupe.filters.kinds import open_local
+from scrapy_bloomdupe.filters.counting import open_filter
 from scrapy_bloomdupe.frontier.lmdb import FrontierView
 from scrapy_bloomdupe.history import History, read_history
 from scrapy_bloomdupe.page import make_page
@@ -48,7 +48,7 @@ def facts_of(directory: Path) -> Facts:
     Raises:
         StateError, StoreError: they cannot be read.
     """
-    filter = open_local(directory / FILTER_NAME, readonly=True)  # noqa: A001
+    filter = open_filter(directory / FILTER_NAME, readonly=True)  # noqa: A001
     try:
         info = filter.measure(_PAGES)
     finally:

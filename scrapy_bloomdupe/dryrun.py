@@ -46,7 +46,7 @@ class DryRun:
     ) -> None:
         self._redirects = RedirectPasses.from_settings(keys, settings)
         # Without a frontier: nobody commits, and what waits for that waits in memory.
-        self._state = open_temporary(replace(options, audit=None, frontier=None))
+        self._state = open_temporary(replace(options, frontier=None))
         self._watch = watch
 
     def merges(self, request: Request, decision: Decision, *, seen: bool) -> bool:

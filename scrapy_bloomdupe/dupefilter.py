@@ -23,20 +23,17 @@ import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
 import scrapy_bloomdupe.telling as telling
 from scrapy_bloomdupe.assembling import is_absent
-from scrapy_bloomdupe.auditwatch import AuditWatch
 from scrapy_bloomdupe.dryrun import DryRun, Fingerprints
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateNotFound, message
-from scrapy_bloomdupe.filters.generations import GenerationalFilter
-from scrapy_bloomdupe.frontier.group import GroupCommit, Task
+from scrapy_bloomdupe.frontier.group import GroupCommit
 from scrapy_bloomdupe.frontier.queue import FrontierQueue, MemoryQueue, queues
-from scrapy_bloomdupe.growing import GrowthWatch, TurnWatch
+from scrapy_bloomdupe.growing import GrowthWatch
 from scrapy_bloomdupe.judging import JudgingFilter
 from scrapy_bloomdupe.keys import of_crawler, with_middleware
 from scrapy_bloomdupe.opening import open_or_create, open_temporary
 from scrapy_bloomdupe.rawfront import RawFront
 from scrapy_bloomdupe.recording import Recorder
 from scrapy_bloomdupe.redirects import RedirectPasses
-from scrapy_bloomdupe.renewing import Renewer
 from scrapy_bloomdupe.rulewatch import idle_rules
 from scrapy_bloomdupe.sampling import Sampler
 from scrapy_bloomdupe.scrapy_compat import Downloads, QueueMark, QueueOrder
@@ -222,7 +219,7 @@ class BloomDupeFilter(JudgingFilter):
         keys = self._keys
         dry = read.dry_run and keys.rules is not None
         if not read.keeps_times and not dry and (lasting := keys.expiring()) is not None:
-            raise ConfigurationError(bloomdupe_settings.no_times(lasting, bare=read.shared is None))
+            raise ConfigurationError(bloomdupe_settings.no_times(lasting))
         digests = keys.rules.digest() if keys.rules is not None and not dry else {}
         options = read.options.with_identity(keys.identity(with_rules=not dry), digests)
         options = replace(options, clock=self.clock)
@@ -258,11 +255,9 @@ class BloomDupeFilter(JudgingFilter):
             raise
         self._state = state
         self._has_rules = keys.rules is not None
-        # Without a store the filter forgets by itself: what was seen is new.
-        self._forgets = options.expire is not None
-        self._expire = None if self._forgets else read.expire
+        self._expire = read.expire
         self._recorder = Recorder(keys, self._asked.key_of, state.seen, self._watch, start=read.record_start)
-        if read.cache_size and not dry and not self._forgets and keys.by_url:
+        if read.cache_size and not dry and keys.by_url:
             self._front = RawFront(read.cache_size if read.shared is None else read.cache_size // 2)
             state.seen.on_forget = self._front.clear
         exact = state.store is not None or state.seen.store is not None
@@ -271,8 +266,6 @@ class BloomDupeFilter(JudgingFilter):
         if self._crawler is not None:
             self._register(self._crawler)
         state.filter.on_growth = GrowthWatch(state, self._watch, self._crawler)
-        if state.audit is not None:
-            state.audit.on_lost = AuditWatch(state, state.audit, self._watch)
         telling.opened(state, self._watch, self._settings)
         if self._crawler is not None and scrapy_compat.is_crawling(self._crawler):
             watching = self._crawler
@@ -317,11 +310,6 @@ class BloomDupeFilter(JudgingFilter):
             mark.clear()
 
     def _start_group(self, state: State, read: BloomdupeSettings) -> GroupCommit:
-        tasks: list[Task] = []
-        if read.rebuild_layers or read.rebuild_every is not None:
-            tasks.append(Renewer(state, self._watch, read.rebuild_layers, read.rebuild_every, self.clock))
-        if isinstance(state.filter, GenerationalFilter):
-            tasks.append(TurnWatch(state.filter, self._watch))
         crawler, store = self._crawler, state.frontier
         jobdir = self._settings.get("JOBDIR")
         group = GroupCommit(
@@ -330,7 +318,6 @@ class BloomDupeFilter(JudgingFilter):
             crawler,
             jobdir=Path(jobdir) if jobdir else None,
             sync=read.options.sync,
-            tasks=tasks,
         )
         if store is None or crawler is None or crawler.spider is None:
             return group

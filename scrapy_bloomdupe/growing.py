@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.scrapy_compat as scrapy_compat
 import scrapy_bloomdupe.stats as stats
-from scrapy_bloomdupe.filters.generations import GenerationalFilter
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.state import State
 from scrapy_bloomdupe.watch import Watch
@@ -57,28 +56,3 @@ class GrowthWatch:
                     scrapy_compat.close_spider(self._crawler, FULL)
             # What is still asked passes, and is not remembered.
             state.seen.frozen = True
-
-
-class TurnWatch:
-    """Tells of a generation of *filter* that is due and cannot be made; a ``committing.Task``."""
-
-    def __init__(self, filter: GenerationalFilter, watch: Watch) -> None:  # noqa: A002
-        self._filter = filter
-        self._watch = watch
-        self._told: Exception | None = None
-
-    #: Nothing is ever left to do.
-    is_busy = False
-
-    def tick(self) -> None:
-        error = self._filter.error
-        if error is self._told:
-            return
-        self._told = error
-        if error is not None:
-            self._watch.count(stats.ERROR_GROWTH)
-            if self._watch.is_first(stats.ERROR_GROWTH):
-                logger.error(report.no_next(error), extra={"spider": self._watch.spider})
-
-    def stop(self) -> None:
-        self.tick()

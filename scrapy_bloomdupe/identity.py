@@ -9,12 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from scrapy_bloomdupe.auditing import AUDIT_MARK
-from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import StateMismatch
+from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.counters import COUNTING
-from scrapy_bloomdupe.filters.generations import GenerationalFilter
-from scrapy_bloomdupe.filters.kinds import LocalFilter
 from scrapy_bloomdupe.statefiles import read_rules_file
 
 #: In the identity of a crawl's own filter: what is seen lies on a server; the epoch that was found there.
@@ -41,9 +38,6 @@ class StateOptions:
         reset: seconds after which a state without pending requests is moved aside and begun anew; None:
             never.
         clock: gives seconds since 1970.
-        expire: without a store: seconds for which a key is remembered at the least, and a third longer at the
-            most; None: for ever.
-        audit: share of the keys that a new filter without a store is audited by, 0 < audit <= 1; None: none.
     """
 
     capacity: int
@@ -56,12 +50,10 @@ class StateOptions:
     explicit: frozenset[str] = frozenset()
     rules: Mapping[str, str] = field(default_factory=dict)
     frontier: bool | None = None
-    audit: float | None = None
     sync: bool = False
     policy: str = "positives"
     is_shared: bool = False
     reset: float | None = None
-    expire: float | None = None
     clock: Callable[[], float] = time.time
 
     def with_identity(self, identity: Mapping[str, str], rules: Mapping[str, str]) -> StateOptions:
@@ -69,7 +61,7 @@ class StateOptions:
         return replace(self, identity=dict(identity), rules=dict(rules))
 
 
-def compare(filter: LocalFilter, options: StateOptions) -> list[str]:  # noqa: A002
+def compare(filter: BloomFilter, options: StateOptions) -> list[str]:  # noqa: A002
     """Return notices about what only tunes and differs: the file's own values stay in force.
 
     Raises:
@@ -121,7 +113,6 @@ def compare(filter: LocalFilter, options: StateOptions) -> list[str]:  # noqa: A
             f"Set BLOOMDUPE_STORE = {_shown(made.get('store'))}, or BLOOMDUPE_ON_MISMATCH = 'new' to "
             "move the old state aside and start anew"
         )
-    _refuse_other_times(filter, options)
     if "scheme" in options.explicit and filter.scheme != options.scheme:
         raise StateMismatch(
             f"{filter.path} was made with BLOOMDUPE_SCHEME = {filter.scheme!r}, settings ask for "
@@ -144,37 +135,12 @@ def compare(filter: LocalFilter, options: StateOptions) -> list[str]:  # noqa: A
         )
     for name in ("capacity", "error_rate", "layout"):
         asked, found = getattr(options, name), getattr(filter, name)
-        holds = asked
-        if name == "capacity" and isinstance(filter, GenerationalFilter):
-            holds = filter.window.rounded(options.capacity)
-        if name in options.explicit and holds != found:
+        if name in options.explicit and asked != found:
             notices.append(
                 f"{filter.path} was made with {name}={found}, which stays in force; settings "
                 f"ask for {asked}. `bloomdupe rebuild` makes a filter with other values"
             )
-    if "audit" in options.explicit and (found := made.get(AUDIT_MARK, "None")) != repr(options.audit):
-        notices.append(
-            f"{directory} was made with BLOOMDUPE_AUDIT = {found}, which stays in force; settings ask for "
-            f"{options.audit}. An audit has to know every key of its share, and begins with a new state"
-        )
     return notices
-
-
-def _refuse_other_times(filter: LocalFilter, options: StateOptions) -> None:  # noqa: A002
-    made = filter.window.expire if isinstance(filter, GenerationalFilter) else None
-    if (made is None) == (options.expire is None):
-        return
-    found, asked = (f"BLOOMDUPE_EXPIRE = {_time(seconds)}" for seconds in (made, options.expire))
-    what = "its keys are never forgotten" if made is None else "its keys are forgotten after that time"
-    raise StateMismatch(
-        f"{filter.path} was made with {found} (BLOOMDUPE_STORE = None): {what}; settings ask for {asked}, "
-        f"which is a filter of another kind. Set {found}, or BLOOMDUPE_ON_MISMATCH = 'new' to move the old "
-        "state aside and start anew, or use another directory"
-    )
-
-
-def _time(seconds: float | None) -> str:
-    return "None" if seconds is None else repr(shown(seconds))
 
 
 def _changes(made: Mapping[str, str], wanted: Mapping[str, str]) -> str:

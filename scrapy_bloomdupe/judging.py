@@ -76,8 +76,6 @@ class JudgingFilter(RFPDupeFilter):
         self._recorder: Recorder | None = None
         self._has_rules = True
         self._expire: float | None = None
-        # The filter forgets by itself.
-        self._forgets = False
         self._state: State | None = None
         # Nothing is judged, and nothing is opened any more.
         self._refused = False
@@ -159,8 +157,6 @@ class JudgingFilter(RFPDupeFilter):
         self._watch.count(_NEW_STAT if verdict is _NEW else _VERDICTS[verdict])
         if verdict is _EXPIRED:
             self._redirects.renewed(request, key, self.clock())
-        elif self._forgets and not seen:
-            self._redirects.forgotten(key)
         if decision is not None:
             self._judged(request, decision, seen=seen, known=verdict is _EXPIRED)
         if url is None:

@@ -23,7 +23,6 @@ from scrapy_bloomdupe.errors import (
     StateNotFound,
     StoreError,
 )
-from scrapy_bloomdupe.filters.generations import GenerationalFilter
 from scrapy_bloomdupe.identity import SHARED_MARK, StateOptions, compare
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.state import State
@@ -119,7 +118,6 @@ def _open_as(directory: Path, lock: DirectoryLock, options: StateOptions) -> Sta
         if frontier is not None:
             attach_frontier(state, options.identity.get("spider", ""), wanted=frontier, sync=sync)
         state.filter.begin()
-        _retime(state, options)
         _adopt(state, options)
         if not lock.same_boot:
             _rebuild_if_torn(state)
@@ -180,7 +178,7 @@ def _rebuild_if_torn(state: State) -> None:
         store,
         roomy(old, count),
         filter_id=old.filter_id,
-        identity=with_version(old.identity, version_of(old.identity) + 1, time.time()),
+        identity=with_version(old.identity, version_of(old.identity) + 1),
         created=old.created,
         progress=lambda keys, _: keys,
     )
@@ -228,20 +226,6 @@ def _reset(state: State, lock: DirectoryLock, options: StateOptions) -> State:
         f"moved to {aside}, and everything is new. What is there can be deleted"
     )
     return state
-
-
-def _retime(state: State, options: StateOptions) -> None:
-    """Give a filter of generations another time, if the project asks for one."""
-    filter = state.filter  # noqa: A001
-    if not isinstance(filter, GenerationalFilter) or options.expire in (None, filter.window.expire):
-        return
-    assert options.expire is not None
-    before, after = shown(filter.window.expire), shown(options.expire)
-    filter.set_expire(options.expire)
-    state.notices.append(
-        f"{filter.path} was made with BLOOMDUPE_EXPIRE = {before!r}, settings ask for {after!r}: what comes "
-        f"from now on is remembered for {after}, what is there for the shorter time of both"
-    )
 
 
 def _adopt(state: State, options: StateOptions) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from scrapy_bloomdupe.assembling import FRONTIER_MARK, environment_name
 from scrapy_bloomdupe.building import FilterValues, Progress, build_filter, version_of, with_version
 from scrapy_bloomdupe.errors import BloomdupeError, ConfigurationError, StateCorrupt
 from scrapy_bloomdupe.filters.bloom import BloomFilter
-from scrapy_bloomdupe.filters.kinds import LocalFilter, open_local
+from scrapy_bloomdupe.filters.counting import open_filter
 from scrapy_bloomdupe.frontier.lmdb import FrontierView
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.statefiles import FILTER_NAME, STORE_NAME, environment_path, read_meta
@@ -75,7 +74,7 @@ def _rebuild(
     store = LmdbStore(environment)
     filter_id, identity = read_meta(environment)
     old, version, created = _old_values(directory / FILTER_NAME, defaults)
-    identity = with_version(identity, 1 + max(version, version_of(identity)), time.time())
+    identity = with_version(identity, 1 + max(version, version_of(identity)))
     # Room for as many again, so that it does not grow with the next key; an asked capacity holds.
     values = FilterValues(
         plan.capacity or max(old.capacity, 2 * store.count()),
@@ -121,9 +120,9 @@ def check(directory: Path, progress: Progress) -> Iterator[str]:
 
 def _check(directory: Path, progress: Progress) -> Iterator[str]:
     filter_path, path = directory / FILTER_NAME, environment_path(directory)
-    filter: LocalFilter | None = None  # noqa: A001
+    filter: BloomFilter | None = None  # noqa: A001
     try:
-        filter = open_local(filter_path, readonly=True)  # noqa: A001
+        filter = open_filter(filter_path, readonly=True)  # noqa: A001
     except BloomdupeError as exc:
         yield str(exc)
     try:
@@ -135,15 +134,14 @@ def _check(directory: Path, progress: Progress) -> Iterator[str]:
         elif filter is not None and filter.identity.get("store") == "lmdb":
             yield f"{filter_path} belongs to an exact store {STORE_NAME}, which is not there"
         elif filter is not None and (name := environment_name(filter.identity)) is not None:
-            what = "a frontier" if FRONTIER_MARK in filter.identity else "an audit"
-            yield f"{filter_path} belongs to {what} {name}, which is not there"
+            yield f"{filter_path} belongs to a frontier {name}, which is not there"
     finally:
         if filter is not None:
             filter.abandon()
 
 
 def _check_environment(
-    filter: LocalFilter | None,  # noqa: A002
+    filter: BloomFilter | None,  # noqa: A002
     path: Path,
     progress: Progress,
 ) -> Iterator[str]:
@@ -165,7 +163,7 @@ def _check_environment(
 
 
 def _check_keys(
-    filter: LocalFilter,  # noqa: A002
+    filter: BloomFilter,  # noqa: A002
     store: LmdbStore,
     progress: Progress,
 ) -> Iterator[str]:

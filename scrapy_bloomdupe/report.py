@@ -10,7 +10,6 @@ from pathlib import Path
 
 import scrapy_bloomdupe.stats as stats
 from scrapy_bloomdupe.errors import message
-from scrapy_bloomdupe.estimating import Estimate
 from scrapy_bloomdupe.filters.growth import Growth
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.state import State
@@ -107,38 +106,6 @@ def summary(state: State, counts: Mapping[Verdict, int]) -> str:
         f"Seen-set: {', '.join(parts)}; {state.num_keys():,} keys in {layers}, {info.fill:.0%} full, error "
         f"rate {max(info.error_rate_estimate, 1e-12):.2g} (asked: {info.error_rate:g}), "
         f"{size(state.num_bytes())} on disk"
-        + (f". {audited(state.audit.num_keys, state.audit.estimate())}" if state.audit is not None else "")
-    )
-
-
-def audited(num_keys: int, lost: Estimate) -> str:
-    """Return the sentence of an audit of *num_keys* keys."""
-    if not lost.found:
-        return (
-            f"Audit: of {num_keys:,} keys none was wrongly called seen; of the others at most {lost.high:,} "
-            "pages were lost (95 %)"
-        )
-    return (
-        f"Audit: of {num_keys:,} keys {lost.found:,} were wrongly called seen, and saved; of the others "
-        f"about {lost.others:,.0f} pages were lost ({lost.low:,} to {lost.high:,}, 95 %)"
-    )
-
-
-def lossy(state: State, num_keys: int, lost: Estimate, promised: float) -> str:
-    """Return the notice of a filter that loses more than was asked for."""
-    return (
-        f"{audited(num_keys, lost)}. Asked for was an error rate of {state.filter.error_rate:g}: at most "
-        f"{promised:,.3g} of {state.num_keys():,} pages. `bloomdupe info` says whether the filter is "
-        "over-full. In a new directory BLOOMDUPE_STORE = 'lmdb' loses none, a larger BLOOMDUPE_CAPACITY fewer"
-    )
-
-
-def no_next(error: Exception) -> str:
-    """Return the error of a generation that could not be made."""
-    return (
-        f"The next generation of the filter could not be made ({message(error) or repr(error)}); it is tried "
-        "again, and meanwhile keys are remembered for longer than BLOOMDUPE_EXPIRE says. No page is lost for "
-        "it. Make room on the disk"
     )
 
 
@@ -148,16 +115,6 @@ def grew(growth: Growth) -> str:
         f"The filter reached {growth.num_keys:,} keys and grew to {growth.layers} layers for "
         f"{growth.capacity:,} keys; the error rate stays as asked. A larger BLOOMDUPE_CAPACITY from the "
         "start makes checks faster"
-    )
-
-
-def rebuilt(state: State, version: int, layers: int, seconds: float) -> str:
-    """Return the notice of a filter that was made anew in the middle of a crawl."""
-    new = state.filter
-    return (
-        f"The filter was made anew from the store: version {version}, {new.num_keys:,} keys, "
-        f"{new.num_layers} instead of {layers} layers, room for {new.capacity:,} keys; it took "
-        f"{seconds:.1f} s beside the crawl"
     )
 
 

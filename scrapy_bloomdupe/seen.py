@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
-from scrapy_bloomdupe.auditing import Audit
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.base import Filter, RemovingFilter
 from scrapy_bloomdupe.stamps import stamp, time_of
@@ -23,8 +22,7 @@ class Verdict(enum.Enum):
     NEW = "new"
     #: Certainly seen before: the store has it.
     DUPLICATE = "duplicate"
-    #: The filter said seen, the store (or the audit) proved it new: a page that a bare Bloom filter would
-    #: have lost.
+    #: The filter said seen, the store proved it new: a page that a bare Bloom filter would have lost.
     FALSE_POSITIVE = "false_positive"
     #: The filter said seen and there is no store to ask: a duplicate, or a page lost with the
     #: filter's error rate.
@@ -66,10 +64,9 @@ class SeenSet:
         clock: gives seconds since 1970.
         born: when the keys were seen of which the store does not know it: at the earliest, in seconds since
             1970.
-        audit: without a store: knows a share of the keys exactly.
 
     Raises:
-        ConfigurationError: no such policy, or an audit of what a store proves.
+        ConfigurationError: no such policy.
     """
 
     def __init__(
@@ -81,25 +78,18 @@ class SeenSet:
         deferred: bool = False,
         clock: Callable[[], float] = time.time,
         born: int = 0,
-        audit: Audit | None = None,
     ) -> None:
         if policy not in ("positives", "always"):
             raise ConfigurationError(
                 f"policy={policy!r} is not one of a single crawl; take 'positives' or 'always'"
             )
-        if audit is not None and store is not None:
-            raise ConfigurationError("an exact store needs no audit: it proves every key")
         self.filter = filter
         self.store = store
         self.policy = policy
         self._always = policy == "always"
         #: Take nothing more: an over-full filter without a store. Unknown keys stay ``NEW``.
         self.frozen = False
-        self._audit = audit
-        self._samples = audit.samples if audit is not None else None
-        self._defers = deferred and store is None
-        # Audited keys wait in any case: no crash shall leave one in the filter that the audit does not know.
-        self._deferred: set[bytes] | None = set() if self._defers or audit is not None else None
+        self._deferred: set[bytes] | None = set() if deferred and store is None else None
         self._held: dict[bytes, bytes] = {}
         self._clock = clock
         self._born = born
@@ -110,11 +100,6 @@ class SeenSet:
     def num_deferred(self) -> int:
         """Keys that are not in the filter yet."""
         return len(self._deferred or ()) + (len(self._held) if self.store is None else 0)
-
-    @property
-    def held(self) -> Collection[bytes]:
-        """The keys that are in memory only."""
-        return self._held
 
     def check_and_add(
         self, key: bytes, url: str = "", rule: str | None = None, expire: float | None = None
@@ -135,11 +120,9 @@ class SeenSet:
         store = self.store
         if self._held and key in self._held:
             return Verdict.UNCONFIRMED if store is None else Verdict.DUPLICATE
-        if self._samples is not None and self._samples(key):
-            return self._audited(key)
         if self.frozen:
             return Verdict.UNCONFIRMED if key in self.filter else Verdict.NEW
-        if self._defers:
+        if self._deferred is not None:
             return self._defer(key)
         if not self.filter.add(key):
             if store is None:
@@ -187,8 +170,6 @@ class SeenSet:
         elif self.store is not None:
             value = self.store.get(key) or b""
             self.store.remove(key)
-        if self._audit is not None:
-            self._audit.hold(key)
         self._held[key] = value
 
     def release(self, key: bytes) -> None:
@@ -204,8 +185,6 @@ class SeenSet:
             self._deferred.add(key)
         elif self.store is not None:
             self.store.put(key, value)
-        if self._audit is not None:
-            self._audit.release(key)
 
     def settle(self) -> None:
         """Put the deferred keys into the filter: what belongs to them is written."""
@@ -230,8 +209,6 @@ class SeenSet:
             self.store.remove(key)
         elif not self._forget_bare(key):
             return False
-        if self._audit is not None:
-            self._audit.forget(key)
         self._held.pop(key, None)
         self.on_forget()
         return True
@@ -265,16 +242,9 @@ class SeenSet:
         verdicts: list[Verdict] = []
         while len(verdicts) < len(keys):
             rest = keys[len(verdicts) :]
-            if self.frozen or self._held or self._defers:
+            if self.frozen or self._held or self._deferred is not None:
                 # Whoever watches the filter grow may have frozen it in the middle of the keys.
                 return verdicts + [self.check_and_add(key) for key in rest]
-            if self._samples is not None:
-                # At once what is not audited.
-                first = next((i for i, key in enumerate(rest) if self._samples(key)), len(rest))
-                if not first:
-                    verdicts.append(self._audited(rest[0]))
-                    continue
-                rest = rest[:first]
             verdicts += self._judged(rest)
         return verdicts
 
@@ -312,8 +282,6 @@ class SeenSet:
             return key in self.store
         if key not in self.filter:
             return False
-        if self._audit is not None and self._audit.samples(key):
-            return key in self._audit
         return self.store is None or key in self.store
 
     def _defer(self, key: bytes) -> Verdict:
@@ -322,22 +290,3 @@ class SeenSet:
             return Verdict.UNCONFIRMED
         self._deferred.add(key)
         return Verdict.NEW
-
-    def _audited(self, key: bytes) -> Verdict:
-        """Judge a key that the audit knows if it was seen."""
-        audit, waiting = self._audit, self._deferred
-        assert audit is not None
-        assert waiting is not None
-        if key in waiting:
-            return Verdict.UNCONFIRMED
-        if key not in self.filter:
-            if not self.frozen:
-                # The audit can know it: a crash came before the filter did, and its request may be gone.
-                if key not in audit:
-                    audit.add(key)
-                waiting.add(key)
-            return Verdict.NEW
-        if key in audit:
-            return Verdict.UNCONFIRMED
-        audit.add(key, lost=True)
-        return Verdict.FALSE_POSITIVE

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import scrapy_bloomdupe.remote.naming as naming
-from scrapy_bloomdupe.durations import shown
 from scrapy_bloomdupe.errors import ConfigurationError
 from scrapy_bloomdupe.filters.counters import COUNTING
 from scrapy_bloomdupe.identity import StateOptions
@@ -96,13 +95,10 @@ class BloomdupeSettings:
         dry_run: rules only count what they would have merged.
         retry_failed: requests that ended in failure are kept for the next run.
         cache_size: bytes for URLs that were seen last.
-        rebuild_layers: the filter is made anew in mid-crawl when it has so many layers; 0: never.
-        rebuild_every: seconds since it was made after which it is, too; None: never.
         shared: what is shared with other crawls; None: nothing.
         history: seconds between two samples of the figures; 0: none are kept.
         metrics_port: where Prometheus finds them; 0: any free port; None: nowhere.
-        expire: seconds after which a key is crawled again, where no rule says otherwise; None: never. Without
-            a store that is the filter's business, and the same for all.
+        expire: seconds after which a key is crawled again, where no rule says otherwise; None: never.
         record_start: start requests are remembered, though the filter is not asked about them.
     """
 
@@ -111,8 +107,6 @@ class BloomdupeSettings:
     dry_run: bool
     retry_failed: bool
     cache_size: int
-    rebuild_layers: int = 0
-    rebuild_every: float | None = DEFAULT_REBUILD_EVERY
     shared: SharedOptions | None = None
     history: float = DEFAULT_HISTORY
     metrics_port: int | None = None
@@ -156,7 +150,6 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
     # What another scheduler keeps does not stop and go on with a JOBDIR.
     of_job = Path(jobdir) / "bloomdupe" if jobdir and queue is None else None
     directory = values.get("BLOOMDUPE_DIR") or of_job
-    audit = _checked_audit(values, store, is_shared=shared is not None)
     frontier = directory is not None and queue is None and values.get("BLOOMDUPE_FRONTIER", DEFAULT_FRONTIER)
     options = StateOptions(
         capacity=capacity,
@@ -167,29 +160,20 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
         on_mismatch=values.get("BLOOMDUPE_ON_MISMATCH", DEFAULT_ON_MISMATCH),
         explicit=frozenset(explicit),
         sync=values.get("BLOOMDUPE_SYNC", DEFAULT_SYNC) == "full",
-        audit=audit,
         frontier=frontier,
         reset=values.get("BLOOMDUPE_RESET", DEFAULT_RESET),
-        expire=_bare_expire(values, counts=counts) if store is None and shared is None else None,
         policy=values.get("BLOOMDUPE_POLICY", DEFAULT_POLICY) if shared is None else DEFAULT_POLICY,
         is_shared=shared is not None,
     )
     expire = values.get("BLOOMDUPE_EXPIRE", DEFAULT_EXPIRE)
-    if expire is not None and shared is not None:
+    if expire is not None and (store is None or shared is not None):
         raise ConfigurationError(no_times(f"BLOOMDUPE_EXPIRE = {source.get('BLOOMDUPE_EXPIRE')!r}"))
-    rebuild_layers, rebuild_every = _rebuild(
-        values,
-        possible=store == "lmdb" or shared is not None,
-        needs=f"BLOOMDUPE_STORE = 'lmdb', not {store!r}",
-    )
     return BloomdupeSettings(
         directory,
         options,
         dry_run=values.get("BLOOMDUPE_DRY_RUN", False),
         retry_failed=values.get("BLOOMDUPE_RETRY_FAILED", False),
         cache_size=values.get("BLOOMDUPE_CACHE_SIZE", DEFAULT_CACHE_SIZE),
-        rebuild_layers=rebuild_layers if shared is None else 0,
-        rebuild_every=rebuild_every if shared is None else None,
         shared=shared,
         history=values.get("BLOOMDUPE_HISTORY", DEFAULT_HISTORY),
         metrics_port=values.get("BLOOMDUPE_METRICS_PORT"),
@@ -198,16 +182,11 @@ def read(source: SettingsSource, *, queue: str | None = None, key: str | None = 
     )
 
 
-def no_times(what: str, *, bare: bool = False) -> str:
-    """Return the message for *what* asks when a key was seen where nobody knows.
-
-    Args:
-        bare: there is a filter of this crawl's own, without a store.
-    """
-    at_once = ", or BLOOMDUPE_EXPIRE, one time for all pages, which a filter alone can keep" if bare else ""
+def no_times(what: str) -> str:
+    """Return the message for *what* asks when a key was seen where nobody knows."""
     return (
         f"{what} needs an exact store of this crawl's own, which keeps the time of each key: set "
-        f"BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server){at_once}, or "
+        "BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server), or "
         "BLOOMDUPE_RESET to forget everything from time to time"
     )
 
@@ -227,35 +206,11 @@ def _layout(values: Mapping[str, Any], store: str | None, *, counts: bool) -> st
     return COUNTING.name
 
 
-def _bare_expire(values: Mapping[str, Any], *, counts: bool) -> float | None:
-    """Return the time after which a filter without a store forgets a key.
+def _rebuild(values: Mapping[str, Any], *, possible: bool) -> tuple[int, float | None]:
+    """Return the layers and the age at which a shared filter is made anew; 0 and None: never.
 
     Raises:
-        ConfigurationError: it cannot be had with what else is asked for.
-    """
-    expire: float | None = values.get("BLOOMDUPE_EXPIRE", DEFAULT_EXPIRE)
-    if expire is None:
-        return None
-    asked = f"BLOOMDUPE_EXPIRE = {shown(expire)!r} with BLOOMDUPE_STORE = None"
-    if counts:
-        raise ConfigurationError(
-            f"{asked} makes a filter of generations, and BLOOMDUPE_FILTER = 'counting' one of counters: "
-            "leave one of both out, or set BLOOMDUPE_STORE = 'lmdb', which forgets by name and by time"
-        )
-    if values.get("BLOOMDUPE_AUDIT") is not None:
-        raise ConfigurationError(
-            f"{asked} forgets keys by their time, and BLOOMDUPE_AUDIT = {values['BLOOMDUPE_AUDIT']} would "
-            "keep its share of them for ever: leave one of both out, or set BLOOMDUPE_STORE = 'lmdb', which "
-            "needs no audit"
-        )
-    return expire
-
-
-def _rebuild(values: Mapping[str, Any], *, possible: bool, needs: str) -> tuple[int, float | None]:
-    """Return the layers and the age at which a filter is made anew; 0 and None: never.
-
-    Raises:
-        ConfigurationError: it is asked for, and is not possible without what it *needs*.
+        ConfigurationError: it is asked for, and is not possible.
     """
     names = "BLOOMDUPE_REBUILD_LAYERS", "BLOOMDUPE_REBUILD_EVERY"
     if possible:
@@ -263,7 +218,8 @@ def _rebuild(values: Mapping[str, Any], *, possible: bool, needs: str) -> tuple[
     for name in names:
         if value := values.get(name):
             raise ConfigurationError(
-                f"{name} = {value:g} needs {needs}: a filter is made anew from the keys of its store"
+                f"{name} = {value:g} needs a filter and an exact store that are both shared: leave it out. A "
+                "filter of this crawl's own is made anew between two runs, by `bloomdupe rebuild JOBDIR`"
             )
     return 0, None
 
@@ -285,6 +241,8 @@ def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> Sh
     store = (url or queue) if named == "redis" else named if named and "://" in named else None
     if queue is not None and store is None:
         url = url or queue
+    # Without a store there is nothing to make it anew from.
+    layers, every = _rebuild(values, possible=url is not None and store is not None)
     if url is None and store is None:
         if policy == "negatives":
             raise ConfigurationError(
@@ -297,12 +255,6 @@ def _shared(values: Mapping[str, Any], queue: str | None, key: str | None) -> Sh
             "BLOOMDUPE_STORE = 'memory' confirms nothing about other crawls: take 'redis' or the URL of a "
             "database, 'lmdb' for an exact copy of this crawl's own keys, or None"
         )
-    # Without a store there is nothing to make it anew from.
-    layers, every = _rebuild(
-        values,
-        possible=url is not None and store is not None,
-        needs="a filter and an exact store that are both shared",
-    )
     return SharedOptions(
         filter=url,
         store=store,
@@ -320,24 +272,6 @@ def _rate(values: Mapping[str, Any], *, exact: bool) -> float:
     default = DEFAULT_ERROR_RATE if exact else DEFAULT_BARE_ERROR_RATE
     rate: float = values.get("BLOOMDUPE_ERROR_RATE", default)
     return rate
-
-
-def _checked_audit(values: Mapping[str, Any], store: str | None, *, is_shared: bool) -> float | None:
-    audit: float | None = values.get("BLOOMDUPE_AUDIT")
-    if audit is None:
-        return None
-    if store is not None:
-        raise ConfigurationError(
-            f"BLOOMDUPE_AUDIT = {audit} with BLOOMDUPE_STORE = {store!r}: an exact store proves every key, "
-            "there is nothing to audit; the stat bloomdupe/false_positive counts what the filter alone would "
-            "have lost. Leave BLOOMDUPE_AUDIT out, or set BLOOMDUPE_STORE = None"
-        )
-    if is_shared:
-        raise ConfigurationError(
-            f"BLOOMDUPE_AUDIT = {audit} is for a filter of this crawl's own, and settings name a server that "
-            "several crawls share: leave BLOOMDUPE_AUDIT out"
-        )
-    return audit
 
 
 def read_rules(source: SettingsSource, first: Iterable[Any] = ()) -> RuleSet | None:

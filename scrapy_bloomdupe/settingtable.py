@@ -110,15 +110,6 @@ def _error_rate(value: Any) -> float:
     return sizing.check_error_rate(float(value))
 
 
-def _audit(value: Any) -> float | None:
-    if value is None or str(value).lower() in ("none", ""):
-        return None
-    share = float(value)
-    if not 0 < share <= 1:
-        raise ValueError
-    return share
-
-
 def _preset(value: Any) -> str | None:
     if value is None or str(value).lower() in ("none", ""):
         return None
@@ -237,7 +228,6 @@ SETTINGS: dict[str, Setting] = {
             _choice(*hashing.SCHEMES),
             f"one of {', '.join(hashing.SCHEMES)}",
         ),
-        Setting("BLOOMDUPE_AUDIT", "None", _audit, "a share, above 0 and up to 1, or None"),
         Setting("BLOOMDUPE_REBUILD_LAYERS", "4", _layers, "a number of layers, 2 or more, or 0 for never"),
         Setting("BLOOMDUPE_REBUILD_EVERY", "None", _length, f"None, or {durations.EXPECTS}"),
         Setting("BLOOMDUPE_CACHE_SIZE", "16_000_000", _size, "a number of bytes, 0 for none"),

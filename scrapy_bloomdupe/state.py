@@ -4,11 +4,10 @@
 
     <JOBDIR>/bloomdupe/
         lock                the process that works here
-        seen.bloom          the filter; of generations: a directory of filters
-        seen.bloom.new      the one that is being made, and
-        seen.bloom.old      the one before: never in force
+        seen.bloom          the filter
+        seen.bloom.new      the one that is being made: never in force
         seen.lmdb           the exact store and the frontier (and seen.lmdb-lock, LMDB's own)
-        frontier.lmdb       without an exact store: the frontier, and the audit
+        frontier.lmdb       without an exact store: the frontier
         claims.log          where a server is shared: what was asked there and is not in the frontier yet
         old-<date>-<time>/  a state that was moved aside
 
@@ -21,16 +20,15 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scrapy_bloomdupe.auditing import Audit
 from scrapy_bloomdupe.errors import BloomdupeError, FilterError, StoreError
-from scrapy_bloomdupe.filters.kinds import LocalFilter
+from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.frontier.lmdb import LmdbFrontier
 from scrapy_bloomdupe.lock import DirectoryLock
 from scrapy_bloomdupe.seen import SeenSet
 from scrapy_bloomdupe.shared.claims import Claims
 from scrapy_bloomdupe.shared.parts import SharedParts
 from scrapy_bloomdupe.shared.seen import SharedSeen
-from scrapy_bloomdupe.statefiles import CLAIMS_NAME, discard_old, write_meta
+from scrapy_bloomdupe.statefiles import CLAIMS_NAME, write_meta
 from scrapy_bloomdupe.stores.base import Store
 from scrapy_bloomdupe.stores.environment import Environment
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
@@ -43,7 +41,7 @@ class State:
         directory: where it lies.
         seen: the question.
         shared: the same question, if it is one to a server; None: it is not.
-        filter, store, environment, frontier, audit: the parts; all but the first can be None. The
+        filter, store, environment, frontier: the parts; all but the first can be None. The
             environment is the LMDB file of the others.
         notices: sentences that a person should read.
         open_seconds: how long opening took.
@@ -57,18 +55,16 @@ class State:
         self,
         directory: Path,
         lock: DirectoryLock,
-        filter: LocalFilter,  # noqa: A002
+        filter: BloomFilter,  # noqa: A002
         store: Store | None,
         environment: Environment | None,
         clock: Callable[[], float] = time.time,
-        audit: Audit | None = None,
     ) -> None:
         self.directory = directory
         self._clock = clock
         self.filter = filter
         self.store = store
         self.environment = environment
-        self.audit = audit
         self.frontier: LmdbFrontier | None = None
         self._policy = "positives"
         self.shared: SharedSeen | None = None
@@ -82,7 +78,6 @@ class State:
         self.is_suspect = False
         #: What was rebuilt when it was opened, by name.
         self.recovered: dict[str, int] = {}
-        self._replaced: LocalFilter | None = None
         self._remove: Callable[[], object] | None = None
         self._lock = lock
         self._closed = False
@@ -123,7 +118,6 @@ class State:
             deferred=self.frontier is not None,
             clock=self._clock,
             born=self.filter.created,
-            audit=self.audit,
         )
 
     @property
@@ -145,21 +139,11 @@ class State:
         """Whether the state was closed in order before it was opened here; true for a new one."""
         return self.is_new or self.filter.was_clean
 
-    def replace_filter(self, filter: LocalFilter) -> None:  # noqa: A002
+    def replace_filter(self, filter: BloomFilter) -> None:  # noqa: A002
         """Take another filter, which holds the same keys."""
         self.filter.abandon()
         self.filter = filter
         self.seen = self._new_seen()
-
-    def switch_filter(self, filter: LocalFilter) -> None:  # noqa: A002
-        """Take another filter, which holds the same keys, in the middle of a crawl that asks no server."""
-        assert isinstance(self.seen, SeenSet)
-        filter.on_growth = self.filter.on_growth
-        if self._replaced is not None:
-            self._replaced.abandon()
-        # Another thread may be about to sync it.
-        self._replaced = self.filter
-        self.filter = self.seen.filter = filter
 
     def verified(self) -> None:
         """All pages were read, and are whole."""
@@ -268,11 +252,8 @@ class State:
             FilterError: the filter's count could not be written.
         """
         try:
-            if self._replaced is not None:
-                self._replaced.abandon()
             if clean:
                 self.filter.close()
-                discard_old(self.directory)
             else:
                 self.filter.abandon()
         finally:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,8 +23,6 @@ STORE_NAME = "seen.lmdb"
 FRONTIER_NAME = "frontier.lmdb"
 #: A filter that is being made; never in force.
 UNFINISHED_NAME = FILTER_NAME + ".new"
-#: The filter that another one has taken the place of, until the crawl ends in order; never in force.
-OLD_NAME = FILTER_NAME + ".old"
 #: The digests of the rules by name: for messages only, the header of the filter decides.
 RULES_NAME = "seen.rules.json"
 #: Keys that a server was asked for, where one is shared.
@@ -37,7 +34,6 @@ _STATE_FILES = (
     FRONTIER_NAME,
     FRONTIER_NAME + "-lock",
     RULES_NAME,
-    OLD_NAME,
     CLAIMS_NAME,
     HISTORY_NAME,
     TOP_NAME,
@@ -91,25 +87,7 @@ def move_aside(directory: Path) -> Path:
 def discard_unfinished(directory: Path) -> None:
     """Remove what a process that was making a filter has left. The caller holds the directory's lock."""
     with contextlib.suppress(OSError):  # in nobody's way: who makes the next one says what is wrong
-        remove_filter(directory / UNFINISHED_NAME)
-
-
-def remove_filter(path: Path) -> None:
-    """Remove a filter that is not in force, a file or a directory of generations, if it is there.
-
-    Raises:
-        OSError: the system refused.
-    """
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def discard_old(directory: Path) -> None:
-    """Remove the filter that another one has taken the place of."""
-    with contextlib.suppress(OSError):
-        (directory / OLD_NAME).unlink()
+        (directory / UNFINISHED_NAME).unlink(missing_ok=True)
 
 
 def write_rules_file(directory: Path, rules: Mapping[str, str]) -> None:

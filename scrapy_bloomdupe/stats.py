@@ -70,12 +70,6 @@ COMMIT_SECONDS = PREFIX + "commit_seconds"
 RECOVERED = PREFIX + "recovered/"
 RECOVERABLE = ("filter",)
 
-#: The audit of a filter without a store: its keys, how many others were lost, and the bounds of that.
-AUDIT_SAMPLED = PREFIX + "audit/sampled"
-AUDIT_LOST_ESTIMATE = PREFIX + "audit/lost_estimate"
-AUDIT_LOST_LOW = PREFIX + "audit/lost_low"
-AUDIT_LOST_HIGH = PREFIX + "audit/lost_high"
-
 #: Filters that were made anew in the middle of the crawl.
 REBUILDS = PREFIX + "rebuilds"
 #: What several crawls share: round trips of whole batches, keys in them, seconds for which the server was
@@ -149,10 +143,6 @@ ALL = (
     COMMITS,
     COMMIT_SECONDS,
     *(RECOVERED + what for what in RECOVERABLE),
-    AUDIT_SAMPLED,
-    AUDIT_LOST_ESTIMATE,
-    AUDIT_LOST_LOW,
-    AUDIT_LOST_HIGH,
     REBUILDS,
     SERVER_ASKED,
     SERVER_KEYS,

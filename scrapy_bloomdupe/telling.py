@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import scrapy_bloomdupe.report as report
 import scrapy_bloomdupe.sharedreport as sharedreport
 import scrapy_bloomdupe.stats as stats
-from scrapy_bloomdupe.auditwatch import publish_audit
 from scrapy_bloomdupe.errors import RemoteError, message
 from scrapy_bloomdupe.shared.seen import SharedSeen
 from scrapy_bloomdupe.state import State
@@ -44,8 +43,6 @@ def publish(state: State, watch: Watch) -> None:
     watch.set(stats.FILL, round(info.fill, 4))
     watch.set(stats.ERROR_RATE_ESTIMATE, float(f"{info.error_rate_estimate:.3g}"))
     watch.set(stats.FILTER_BYTES, info.num_bytes)
-    if state.audit is not None:
-        publish_audit(state.audit, watch)
 
 
 def _shared_keys(shared: SharedSeen) -> int | None:

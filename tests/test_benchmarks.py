@@ -116,7 +116,7 @@ def test_the_lives_benchmark_asks_every_kind_of_filter_and_makes_layers_anew(tmp
     found, layers = figures["found"], figures["layers"]
     assert isinstance(found, dict)
     assert isinstance(layers, dict)
-    assert 6 == len(found)
+    assert 4 == len(found)
     # 20,000 probes at 0.001: over 0.003 (60 hits of 20 expected) once in 10^11 runs.
     assert all(one["error"] < 0.003 for one in found.values())
     assert ["1 layers", "2 layers", "4 layers", "6 layers"] == list(layers)
@@ -140,16 +140,6 @@ def test_the_tmall_benchmark_judges_the_same_urls_by_five_strategies(tmp_path: P
     assert 5 == len(figures)
     assert 1.0 == figures["improved, ids"]["accuracy"] == figures["ours, exact"]["accuracy"]
     assert figures["traditional, URLs"]["accuracy"] < 0.9
-
-
-def test_the_audit_benchmark_measures_what_it_costs_and_how_often_its_bounds_hold(tmp_path: Path) -> None:
-    figures = _run("audit.py", tmp_path)
-    found, bounds = figures["found"], figures["bounds"]
-    assert isinstance(found, dict)
-    assert isinstance(bounds, dict)
-    assert 4 == len(found)
-    # 20 runs with fixed seeds.
-    assert bounds["held"] >= 0.9
 
 
 def test_the_cascade_benchmark_compares_it_with_one_filter_of_its_bits(tmp_path: Path) -> None:

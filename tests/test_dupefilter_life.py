@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,13 @@ from test_redirects import hop
 
 from scrapy_bloomdupe import stats
 from scrapy_bloomdupe.dupefilter import BloomDupeFilter
-from scrapy_bloomdupe.errors import ConfigurationError, StateMismatch, StoreError
-from scrapy_bloomdupe.filters.mapped import MappedFile
+from scrapy_bloomdupe.errors import ConfigurationError, StoreError
 from scrapy_bloomdupe.stores.lmdb import LmdbStore
 
 LIST, PRODUCT = "http://shop.example/list/1", "http://shop.example/product/1"
 LISTS = {"name": "lists", "match": {"path": "/list/*"}, "expire": "1h"}
 RULES = {"BLOOMDUPE_RULES": [LISTS]}
 ALL = {"BLOOMDUPE_EXPIRE": "1h"}
-NEVER: dict[str, Any] = {"BLOOMDUPE_STORE": None}
-BARE = {**ALL, **NEVER}
 HOUR = 3600
 
 
@@ -117,92 +113,7 @@ def test_a_rule_with_expiry_needs_a_store(tmp_path: Path) -> None:
     assert str(caught.value).startswith(
         "expire = '1h' of rule 'lists' needs an exact store of this crawl's own, which keeps the time of"
     )
-    assert "or BLOOMDUPE_EXPIRE, one time for all pages, which a filter alone can keep" in str(caught.value)
     assert not (tmp_path / "bloomdupe").exists()
-
-
-@pytest.mark.parametrize("settings", [BARE, {**BARE, "BLOOMDUPE_FRONTIER": False}], ids=["frontier", "none"])
-def test_without_a_store_what_was_seen_is_new_after_its_time(
-    opened: Callable[..., Filter], clock: Clock, settings: dict[str, Any]
-) -> None:
-    crawl = opened(**settings)
-    assert [True, True, False, False] == crawl.passes(LIST, PRODUCT, LIST, PRODUCT)
-    clock.now += HOUR - 1
-    assert [False, False] == crawl.passes(LIST, PRODUCT)
-    # Never by its letters alone: nobody would look at the clock.
-    assert [LIST, PRODUCT] == crawl.ours.unseen([LIST, PRODUCT])
-    clock.now += HOUR / 3 + 1
-    assert [True, False, True] == crawl.passes(LIST, LIST, PRODUCT)
-    counted = [crawl.count(name) for name in ("bloomdupe/new", "bloomdupe/expired", stats.CACHED)]
-    assert [4, 0, 0] == counted
-
-
-def test_without_a_store_a_page_of_another_run_is_new_after_its_time(tmp_path: Path, clock: Clock) -> None:
-    for hours, seen in ((0, False), (0.5, True), (0.9, False), (0.9, True)):
-        clock.now += hours * HOUR
-        with filtering(tmp_path, **BARE) as (ours, _):
-            assert seen is ours.request_seen(Request(LIST))
-
-
-@pytest.mark.parametrize(("made", "asked"), [(BARE, NEVER), (NEVER, BARE)])
-def test_a_filter_that_forgets_is_not_taken_for_one_that_does_not(
-    tmp_path: Path, made: dict[str, Any], asked: dict[str, Any]
-) -> None:
-    with filtering(tmp_path, **made) as (ours, _):
-        ours.request_seen(Request(LIST))
-    with (
-        pytest.raises(StateMismatch, match="which is a filter of another kind"),
-        filtering(tmp_path, **asked),
-    ):
-        pass
-    with filtering(tmp_path, **made) as (ours, _):
-        assert ours.request_seen(Request(LIST))
-
-
-def test_without_a_store_what_is_redirected_to_itself_has_its_passes_each_time(
-    opened: Callable[..., Filter], clock: Clock
-) -> None:
-    crawl = opened(**BARE, REDIRECT_MAX_TIMES=2)
-    for _ in range(5):
-        first = Request(LIST)
-        second = hop(first, LIST)
-        assert [True, True, True] == [crawl.takes(one) for one in (first, second, hop(second, LIST))]
-        assert [False] == crawl.passes(LIST)
-        clock.now += 2 * HOUR
-    assert (5, 10) == (crawl.count("bloomdupe/new"), crawl.count(stats.REDIRECT_PASS))
-
-
-def test_without_a_store_what_expires_was_not_merged(opened: Callable[..., Filter], clock: Clock) -> None:
-    item = {"name": "item", "key": {"sources": ["query:id"]}, "expire": "1m"}
-    crawl = opened(**BARE, BLOOMDUPE_RULES=[item], BLOOMDUPE_DRY_RUN=True)
-    url = "http://shop.example/?id=5"
-    assert [True] == crawl.passes(url)
-    clock.now += 2 * HOUR
-    assert [True, True] == crawl.passes(url, f"{url}&x=1")
-    assert 1 == crawl.count(stats.DRY_RUN_MERGED)
-
-
-def test_a_generation_that_cannot_be_made_is_told_once_and_nothing_is_lost(
-    opened: Callable[..., Filter],
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    crawl = opened(**BARE)
-    crawl.passes(LIST)
-    committer = crawl.ours._group
-    assert committer is not None
-    with monkeypatch.context() as patch:
-        patch.setattr(MappedFile, "create", failing(OSError(errno.ENOSPC, "No space left on device")))
-        for _ in range(3):
-            clock.now += HOUR / 2
-            assert [False] == crawl.passes(LIST)
-            for task in committer._tasks:
-                task.tick()
-    assert 1 == len([record for record in caplog.records if "next generation" in record.message])
-    assert 3 == crawl.count(stats.ERROR_GROWTH)
-    clock.now += 2 * HOUR
-    assert [True, False] == crawl.passes(LIST, LIST)
 
 
 def test_in_a_dry_run_rules_let_nothing_expire_and_what_expires_was_not_merged(

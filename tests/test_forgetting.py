@@ -157,7 +157,7 @@ def test_a_filter_alone_is_refused_and_nothing_is_changed(tmp_path: Path) -> Non
 COUNTING = {"store": None, "layout": "counting", "error_rate": 1e-6}
 
 
-@pytest.mark.parametrize("more", [{}, {"frontier": True}, {"audit": 0.5}])
+@pytest.mark.parametrize("more", [{}, {"frontier": True}])
 @pytest.mark.parametrize("killed", [False, True])
 def test_counters_forget_by_key_and_the_state_is_as_clean_as_it_was(
     tmp_path: Path, more: dict[str, Any], killed: bool

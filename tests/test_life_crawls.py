@@ -135,50 +135,6 @@ def test_list_pages_are_crawled_again_after_their_time_and_products_are_not(
         assert (10, 0) == (crawl.stats["bloomdupe/done"], crawl.stats["bloomdupe/pending"])
 
 
-@pytest.mark.parametrize("jobdir", [False, True], ids=["without a job", "with a frontier"])
-def test_without_a_store_all_pages_are_crawled_again_after_their_time(
-    site: Site, tmp_path: Path, jobdir: bool
-) -> None:
-    area = site.area()
-    lists = [area.links("p/1", "p/2", "about"), area.links("p/2", "p/3", "p/1")]
-    settings = {
-        "DUPEFILTER_CLASS": f"{__name__}.Clocked",
-        "JOBDIR": str(tmp_path / "job") if jobdir else None,
-        "BLOOMDUPE_STORE": None,
-        "BLOOMDUPE_EXPIRE": HALF_AN_HOUR,
-    }
-    crawl = run(tmp_path, settings, spider=f"{__name__}.EveryHalfHour", start=lists)
-    # A key lasts for 40 minutes at the most: at the start, after an hour and after two. What is asked for
-    # meanwhile does not make it last longer.
-    expected = dict.fromkeys(("links?to=p%2F1", "links?to=p%2F2", "p/1", "p/2", "p/3", "about"), 3)
-    assert expected == fetched(area)
-    assert (0, "finished") == (crawl.code, crawl.stats["finish_reason"])
-    assert (18, None) == (crawl.stats["bloomdupe/new"], crawl.stats.get("bloomdupe/expired"))
-    assert [] == [name for name in crawl.stats if name.startswith("bloomdupe/error/")]
-    if jobdir:
-        assert (18, 0) == (crawl.stats["bloomdupe/done"], crawl.stats["bloomdupe/pending"])
-
-
-def test_without_a_store_a_job_that_goes_on_the_next_day_crawls_all_again(site: Site, tmp_path: Path) -> None:
-    area = site.area()
-    settings = {
-        "DUPEFILTER_CLASS": f"{__name__}.Clocked",
-        "JOBDIR": str(tmp_path / "job"),
-        "BLOOMDUPE_STORE": None,
-        "BLOOMDUPE_EXPIRE": "12h",
-    }
-    start = [area.at(path) for path in TREE]
-    for prepare in (None, None, f"{__name__}.a_day_later", f"{__name__}.a_day_later"):
-        assert 0 == run(tmp_path, settings, prepare=prepare, start=start).code
-    assert dict.fromkeys(TREE, 2) == area.fetched()
-    # With other settings it is refused, and left for those that made it.
-    crawl = run(tmp_path, {**settings, "BLOOMDUPE_EXPIRE": None}, start=start)
-    assert "bloomdupe_refused" == crawl.stats["finish_reason"]
-    assert crawl.lines("was made with BLOOMDUPE_EXPIRE = '12h'", "settings ask for BLOOMDUPE_EXPIRE = None")
-    run(tmp_path, settings, prepare=f"{__name__}.a_day_later", start=start)
-    assert dict.fromkeys(TREE, 2) == area.fetched()
-
-
 def test_what_redirects_to_itself_is_delivered_each_time(site: Site, tmp_path: Path) -> None:
     area = site.area()
     settings = {

@@ -8,11 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from crawling import Cli
-from killing import BARE, EXACT, KILLS, PAGES, SEEDS, Job, jobs
+from killing import EXACT, KILLS, PAGES, SEEDS, Job, jobs
 from killsite import ROOTS, Tree
 
 from scrapy_bloomdupe.dupefilter import BloomDupeFilter
@@ -32,24 +31,22 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Job
         yield make
 
 
-@pytest.mark.parametrize("settings", [EXACT, BARE], ids=["exact", "bare"])
 @pytest.mark.parametrize("seed", SEED)
 def test_a_job_whose_pages_expire_while_it_is_killed_again_and_again_loses_nothing(
-    make: Callable[..., Job], tmp_path: Path, seed: int, settings: dict[str, Any]
+    make: Callable[..., Job], tmp_path: Path, seed: int
 ) -> None:
     # So short, that what is asked again from the frontier has expired.
-    job = make(tmp_path, Tree(PAGES, seed, KINDS), {**settings, "BLOOMDUPE_EXPIRE": 0.1})
+    job = make(tmp_path, Tree(PAGES, seed, KINDS), {**EXACT, "BLOOMDUPE_EXPIRE": 0.1})
     job.kill_often(KILLS, seed)
     job.check()
     assert KILLS == job.kills
 
 
-@pytest.mark.parametrize("settings", [EXACT, BARE], ids=["exact", "bare"])
 @pytest.mark.parametrize("seed", SEED)
 def test_all_that_has_expired_is_crawled_again_by_runs_that_are_killed(
-    make: Callable[..., Job], tmp_path: Path, seed: int, settings: dict[str, Any]
+    make: Callable[..., Job], tmp_path: Path, seed: int
 ) -> None:
-    job = make(tmp_path, Tree(PAGES, seed, KINDS), {**settings, "BLOOMDUPE_EXPIRE": "12h"})
+    job = make(tmp_path, Tree(PAGES, seed, KINDS), {**EXACT, "BLOOMDUPE_EXPIRE": "12h"})
     job.run()
     job.check()
     before = job.fetched()

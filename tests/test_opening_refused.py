@@ -84,21 +84,27 @@ def test_a_state_that_is_not_whole_is_refused_and_left_as_it_is(
         assert before == files(tmp_path)
 
 
-@pytest.mark.parametrize("store", ["lmdb", None])
+@pytest.mark.parametrize(
+    ("store", "mark", "value", "what"),
+    [
+        ("lmdb", "journal", "seen.lmdb", "its journal of pending requests"),
+        (None, "journal", "journal.lmdb", "its journal of pending requests"),
+        (None, "audit", "0.001", "an audit of its filter"),
+    ],
+)
 def test_a_state_of_the_first_edition_is_refused_and_the_release_that_reads_it_is_named(
-    tmp_path: Path, store: str | None
+    tmp_path: Path, store: str | None, mark: str, value: str, what: str
 ) -> None:
     options = replace(OPTIONS, store=store)
     open_or_create(tmp_path, options).close()
-    # What it wrote into the filter of every state that had a journal.
+    # What it wrote into the filter of every state that had a journal, or an audit.
     state = open_existing(tmp_path)
-    state.set_identity({**state.filter.identity, "journal": "seen.lmdb" if store else "journal.lmdb"})
+    state.set_identity({**state.filter.identity, mark: value})
     state.close()
     before = files(tmp_path)
     expected = (
-        f"{tmp_path} was made by scrapy-bloomdupe 0.1 and holds its journal of pending requests, which this "
-        "release does not read. Finish the job with scrapy-bloomdupe 0.1, or start in another directory. "
-        "Nothing was changed"
+        f"{tmp_path} was made by scrapy-bloomdupe 0.1 and holds {what}, which this release does not read. "
+        "Finish the job with scrapy-bloomdupe 0.1, or start in another directory. Nothing was changed"
     )
     # Its pending requests are not moved aside either.
     for changed in (options, replace(options, on_mismatch="new"), replace(options, frontier=True, reset=1)):
@@ -108,15 +114,20 @@ def test_a_state_of_the_first_edition_is_refused_and_the_release_that_reads_it_i
         assert before == files(tmp_path)
 
 
+def test_a_filter_of_the_first_edition_that_forgets_by_time_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "seen.bloom").mkdir()
+    (tmp_path / "seen.bloom" / "1.bloom").touch()
+    with pytest.raises(StateMismatch, match=r"made by scrapy-bloomdupe 0\.1 and holds a ring of filters"):
+        open_or_create(tmp_path, replace(OPTIONS, on_mismatch="new"))
+
+
 @pytest.mark.parametrize("name", ["seen.bloom", "seen.lmdb"])
 def test_a_directory_in_the_place_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
     write_state(tmp_path)
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
     before = files(tmp_path)
-    # A filter of generations is a directory, and this one has none.
-    error = StateCorrupt if name == "seen.bloom" else StateUnusable
-    with pytest.raises(error, match=f"{tmp_path}/{name}"):
+    with pytest.raises(StateUnusable, match=f"{tmp_path}/{name}"):
         open_or_create(tmp_path, OPTIONS)
     assert before == files(tmp_path)
 

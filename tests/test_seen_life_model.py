@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from test_seen_model import OPTIONS, Files, key, numbers
 
-from scrapy_bloomdupe.building import FilterValues, roomy, version_of
+from scrapy_bloomdupe.building import FilterValues
 from scrapy_bloomdupe.opening import open_or_create
 from scrapy_bloomdupe.rebuilding import FilterPlan, rebuild
-from scrapy_bloomdupe.renewal import Renewal
 from scrapy_bloomdupe.seen import Verdict
 from scrapy_bloomdupe.state import State
 
@@ -37,8 +36,6 @@ class Living(Files):
         #: When each key was last let pass, and as of the last commit.
         self.known: dict[int, int] = {}
         self.written: dict[int, int] = {}
-        #: The filter that is being made anew beside all else.
-        self.renewal: Renewal | None = None
         super().__init__()
 
     def opened(self) -> State:
@@ -88,32 +85,8 @@ class Living(Files):
         self.state.flush()
         self.written = dict(self.known)
 
-    @rule(slices=st.integers(0, 5))
-    def begin_or_go_on_with_a_new_filter(self, slices: int) -> None:
-        if self.renewal is None:
-            self.renewal = Renewal(self.state, roomy(self.state.filter, self.state.num_keys()), self.now)
-        for _ in range(slices):
-            self.renewal.step(0)
-
-    @precondition(lambda self: self.renewal is not None)
-    @rule()
-    def put_the_new_filter_in_force(self) -> None:
-        assert self.renewal is not None
-        version = self.renewal.version
-        while not self.renewal.step(1):
-            pass
-        self.renewal.switch()
-        self.renewal = None
-        assert version == version_of(self.state.filter.identity)
-
-    def leave_the_new_filter(self) -> None:
-        renewal, self.renewal = self.renewal, None
-        if renewal is not None:
-            renewal.abandon()
-
     @rule()
     def close_and_open(self) -> None:
-        self.leave_the_new_filter()
         self.state.close()
         self.state = self.opened()
         assert (True, []) == (self.state.was_clean, self.state.notices)
@@ -121,7 +94,6 @@ class Living(Files):
 
     @rule()
     def rebuild(self) -> None:
-        self.leave_the_new_filter()
         self.state.close()
         rebuild(
             self.directory, FilterPlan(), FilterValues(30, 0.2, "classic", "murmur3"), lambda keys, _: keys
@@ -137,15 +109,10 @@ class Living(Files):
     def crash(self) -> None:
         self.place += 1
         shutil.copytree(Path(self.root.name, str(self.place - 1)), self.directory)
-        self.leave_the_new_filter()
         self.state.close()
         self.state = self.opened()
         assert (False, False) == (self.state.is_new, self.state.was_clean)
         assert {} == self.state.recovered
-
-    def teardown(self) -> None:
-        self.leave_the_new_filter()
-        super().teardown()
 
     @invariant()
     def it_knows_what_was_added_and_nothing_else(self) -> None:

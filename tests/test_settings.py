@@ -47,6 +47,8 @@ def test_the_default_that_a_setting_shows_is_the_one_that_holds(name: str) -> No
     elif name in ("BLOOMDUPE_PRESET", "BLOOMDUPE_RULES", "BLOOMDUPE_RULE_FILES"):
         assert not value
         assert settings.read_rules(Settings()) is None
+    elif name.startswith("BLOOMDUPE_REBUILD_"):
+        assert value == _attribute(read(BLOOMDUPE_FILTER="redis://127.0.0.1").shared, name)
     elif name in ("BLOOMDUPE_FILTER", "BLOOMDUPE_KEY", "BLOOMDUPE_ON_EMPTY"):
         assert read().shared is None
         shared = read(BLOOMDUPE_FILTER="redis://127.0.0.1").shared
@@ -225,19 +227,16 @@ def test_a_filter_that_counts_is_for_a_state_without_a_store() -> None:
     assert "classic" == read(BLOOMDUPE_FILTER="mapped", BLOOMDUPE_LAYOUT="classic").options.layout
 
 
-def test_a_filter_without_a_store_is_not_made_anew_and_who_asks_for_it_is_told() -> None:
-    assert [4, 0, 0] == [read(BLOOMDUPE_STORE=store).rebuild_layers for store in ("lmdb", "memory", None)]
-    assert 0 == read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=0).rebuild_layers
-    # What a server knows is not in the store of this crawl.
-    assert 0 == read(BLOOMDUPE_FILTER="redis://127.0.0.1", BLOOMDUPE_STORE="lmdb").rebuild_layers
-    assert 86_400 == read(BLOOMDUPE_REBUILD_EVERY="1d").rebuild_every
-    assert None is read().rebuild_every
-    with pytest.raises(ConfigurationError, match="BLOOMDUPE_REBUILD_EVERY = 86400 needs BLOOMDUPE_STORE"):
-        read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_EVERY="1d")
-    with pytest.raises(
-        ConfigurationError, match="BLOOMDUPE_REBUILD_LAYERS = 3 needs BLOOMDUPE_STORE = 'lmdb'"
-    ):
-        read(BLOOMDUPE_STORE=None, BLOOMDUPE_REBUILD_LAYERS=3)
+@pytest.mark.parametrize("store", ["lmdb", "memory", None])
+def test_a_filter_of_a_crawls_own_is_made_anew_between_two_runs(store: str | None) -> None:
+    read(BLOOMDUPE_STORE=store, BLOOMDUPE_REBUILD_LAYERS=0)
+    for name, value in (("BLOOMDUPE_REBUILD_LAYERS", 3), ("BLOOMDUPE_REBUILD_EVERY", 86_400)):
+        with pytest.raises(ConfigurationError) as caught:
+            read(**{"BLOOMDUPE_STORE": store, name: value})
+        assert str(caught.value) == (
+            f"{name} = {value} needs a filter and an exact store that are both shared: leave it out. A "
+            "filter of this crawl's own is made anew between two runs, by `bloomdupe rebuild JOBDIR`"
+        )
 
 
 @pytest.mark.parametrize(
@@ -292,9 +291,10 @@ def test_a_time_that_is_none_is_refused(name: str) -> None:
     assert f"{name} = 'soon' is not valid; it takes {expected}" == str(caught.value)
 
 
-def test_a_filter_alone_knows_no_times_and_says_what_to_do() -> None:
+@pytest.mark.parametrize("settings", [{}, {"BLOOMDUPE_FILTER": "redis://server"}])
+def test_a_filter_alone_knows_no_times_and_says_what_to_do(settings: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_FILTER="redis://server", BLOOMDUPE_STORE=None)
+        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=None, **settings)
     assert str(caught.value) == (
         "BLOOMDUPE_EXPIRE = '7d' needs an exact store of this crawl's own, which keeps the time of each key: "
         "set BLOOMDUPE_STORE = 'lmdb' (in a directory of its own, nothing on a server), or BLOOMDUPE_RESET "
@@ -303,29 +303,7 @@ def test_a_filter_alone_knows_no_times_and_says_what_to_do() -> None:
     assert read(BLOOMDUPE_RESET="7d", BLOOMDUPE_STORE=None).options.reset == 604_800
 
 
-def test_a_filter_of_its_own_forgets_by_time_and_a_store_knows_it() -> None:
-    bare, exact = (read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=store) for store in (None, "lmdb"))
-    assert (604_800, 604_800, False) == (bare.expire, bare.options.expire, bare.keeps_times)
-    assert (604_800, None, True) == (exact.expire, exact.options.expire, exact.keeps_times)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"BLOOMDUPE_FILTER": "counting"},
-            "makes a filter of generations, and BLOOMDUPE_FILTER",
-        ),
-        (
-            {"BLOOMDUPE_AUDIT": 0.5},
-            "forgets keys by their time, and BLOOMDUPE_AUDIT = 0.5",
-        ),
-    ],
-)
-def test_what_a_filter_that_forgets_by_time_cannot_be_is_refused(
-    settings: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=None, **settings)
-    assert str(caught.value).startswith(f"BLOOMDUPE_EXPIRE = '7d' with BLOOMDUPE_STORE = None {message}")
-    assert "leave one of both out, or set BLOOMDUPE_STORE = 'lmdb'" in str(caught.value)
+@pytest.mark.parametrize("store", ["lmdb", "memory"])
+def test_a_store_knows_the_times(store: str) -> None:
+    found = read(BLOOMDUPE_EXPIRE="7d", BLOOMDUPE_STORE=store)
+    assert (604_800, True) == (found.expire, found.keeps_times)

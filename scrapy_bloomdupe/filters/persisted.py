@@ -42,11 +42,6 @@ class PersistedFilter:
         return self._header.filter_id
 
     @property
-    def secret(self) -> bytes:
-        """32 bytes that positions are made with."""
-        return self._header.secret
-
-    @property
     def identity(self) -> Mapping[str, str]:
         """What the keys mean; without ``canary``: not known yet."""
         return self._header.identity
@@ -156,10 +151,6 @@ class PersistedFilter:
             self._file.rename(path)
         except OSError as exc:
             raise FilterError(exc.errno, f"cannot rename {self.path} to {path}: {exc}") from exc
-
-    def moved(self, directory: Path) -> None:
-        """Note that the directory of the file has another name now."""
-        self._file.path = directory / self.path.name
 
     def set_identity(self, identity: Mapping[str, str]) -> None:
         """Write what the keys mean into the header.

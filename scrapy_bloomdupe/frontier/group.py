@@ -13,9 +13,9 @@ import logging
 import pickle
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, DontCloseSpider, IgnoreRequest
@@ -69,23 +69,6 @@ _SMALL_STATE = 64_000
 _STATE_SHARE = 0.02
 
 
-class Task(Protocol):
-    """Other work that is done in slices on the crawl's thread, on the same clock.
-
-    Attributes:
-        is_busy: whether there is more to do, whatever the crawl does.
-    """
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    def tick(self) -> None:
-        """Do a little; must not raise."""
-
-    def stop(self) -> None:
-        """Leave the rest; must not raise."""
-
-
 class GroupCommit:
     """Writes the groups of *state* from ``start`` until ``close``.
 
@@ -94,7 +77,6 @@ class GroupCommit:
         queue: the frontier; None: only keys are written, and a failure is counted and tried again.
         jobdir: where Scrapy keeps ``spider.state``; None: it does not.
         sync: whether feeds are brought to the disk with every commit, as the state then is.
-        tasks: what else is done on the clock.
     """
 
     def __init__(
@@ -105,12 +87,10 @@ class GroupCommit:
         *,
         jobdir: Path | None = None,
         sync: bool = False,
-        tasks: Sequence[Task] = (),
     ) -> None:
         self._state = state
         self._watch = watch
         self._crawler = crawler
-        self._tasks = tasks
         self._sync = sync
         self._jobdir = jobdir
         self.queue: FrontierQueue | None = None
@@ -241,8 +221,6 @@ class GroupCommit:
             self._look_at_verification()
         if self._verification is not None:
             self._verification.stop()
-        for task in self._tasks:
-            task.stop()
         queue, crawler = self.queue, self._crawler
         if queue is not None and crawler is not None and not self.failed:
             try:
@@ -279,10 +257,6 @@ class GroupCommit:
         if self._verification is not None:
             self._look_at_verification()
         self._commit(self._acknowledge)
-        for task in self._tasks:
-            task.tick()
-        if any(task.is_busy for task in self._tasks):
-            self.arm()
 
     def _look_at_verification(self) -> None:
         verification, crawler = self._verification, self._crawler

@@ -7,7 +7,7 @@ LMDB because it is ordered (search by bisection), opens at once at any size, and
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from scrapy_bloomdupe.errors import StoreError
@@ -41,8 +41,6 @@ class LmdbStore:
         self._removed: set[bytes] = set()
         self._group_size = group_size
         self._next_commit = group_size
-        #: Told of the keys of every commit; must not raise.
-        self.on_written: Callable[[Collection[bytes]], None] | None = None
         environment.join(self)
 
     def add(self, key: bytes, value: bytes = b"") -> bool:
@@ -118,11 +116,6 @@ class LmdbStore:
                     yield cursor.item()
 
     @property
-    def waiting(self) -> Collection[bytes]:
-        """The keys that are not yet written."""
-        return self._waiting
-
-    @property
     def num_waiting(self) -> int:
         """Keys, and removals of keys, that are not yet written."""
         return len(self._waiting) + len(self._removed)
@@ -146,8 +139,6 @@ class LmdbStore:
         return write
 
     def written(self) -> None:
-        if self.on_written is not None and self._waiting:
-            self.on_written(self._waiting)
         self._waiting.clear()
         self._removed.clear()
         self._next_commit = self._group_size
@@ -155,9 +146,8 @@ class LmdbStore:
     def close(self) -> None:
         self.flush()
 
-    def chunk_after(self, last: bytes | None, size: int = _CHUNK) -> list[tuple[bytes, bytes]]:
-        """Return up to *size* written keys with their values, in order, that follow *last*; None: from the
-        first one.
+    def chunk_after(self, last: bytes | None) -> list[tuple[bytes, bytes]]:
+        """Return written keys with their values, in order, that follow *last*; None: from the first one.
 
         Raises:
             StoreError: the file could not be read.
@@ -169,4 +159,4 @@ class LmdbStore:
                 return []
             if last is not None and cursor.key() == last and not cursor.next():
                 return []
-            return list(islice(cursor.iternext(), size))
+            return list(islice(cursor.iternext(), _CHUNK))

@@ -16,14 +16,13 @@ from pathlib import Path
 
 from measure import interleaved, table, write_json
 
-from scrapy_bloomdupe.building import roomy
+from scrapy_bloomdupe.building import FilterValues, roomy
 from scrapy_bloomdupe.filters.base import Filter
 from scrapy_bloomdupe.filters.bloom import BloomFilter
 from scrapy_bloomdupe.filters.counting import CountingFilter
-from scrapy_bloomdupe.filters.generations import GenerationalFilter
 from scrapy_bloomdupe.identity import StateOptions
-from scrapy_bloomdupe.opening import open_or_create
-from scrapy_bloomdupe.renewal import Renewal
+from scrapy_bloomdupe.opening import open_existing, open_or_create
+from scrapy_bloomdupe.rebuilding import FilterPlan, rebuild
 
 #: Keys per layer of the first one that make so many of them.
 LAYERS = {1: 1.0, 2: 2.0, 4: 8.0, 6: 32.0}
@@ -46,26 +45,12 @@ def kinds(path: Path, count: int, error_rate: float) -> Mapping[str, Callable[[]
     return {
         "plain": lambda: BloomFilter.create(path, **values),
         "counting": lambda: CountingFilter.create(path, **values),
-        "4 generations, all in use": lambda: _aged(path, count, error_rate),
     }
-
-
-def _aged(path: Path, count: int, error_rate: float) -> Filter:
-    now = [0.0]
-    found = GenerationalFilter.create(
-        path, capacity=count + 1, error_rate=error_rate, expire=3.0, clock=lambda: now[0]
-    )
-    for turn in range(3):
-        for key in keys_of(f"before {turn}", count // 3):
-            found.add(key)
-        now[0] += 1.0
-    return found
 
 
 def one_kind(name: str, error_rate: float, keys: list[bytes], others: list[bytes]) -> Mapping[str, float]:
     with tempfile.TemporaryDirectory() as directory:
         found = kinds(Path(directory, "it"), len(keys), error_rate)[name]()
-        keys = keys if name != "4 generations, all in use" else keys[: len(keys) // 3]
         figures = {"add": us(found.add, keys), "new": us(found.__contains__, others)}
         wrong = sum(key in found for key in others)
         figures |= {"error": wrong / len(others), "bytes": found.info().num_bytes / len(others)}
@@ -84,17 +69,15 @@ def layered(num_layers: int, keys: list[bytes], others: list[bytes]) -> Mapping[
             state.flush()
         assert num_layers == state.filter.num_layers
         figures = {"before": us(state.filter.__contains__, others), "bytes": state.filter.num_bytes()}
-        renewal = Renewal(state, roomy(state.filter, state.num_keys()), time.time())
-        started, longest, done = time.process_time(), 0.0, False
-        while not done:
-            begun = time.process_time()
-            done = renewal.step(0.005)
-            longest = max(longest, time.process_time() - begun)
-        figures["renewal"] = (time.process_time() - started) / len(keys) * 1e6
-        figures["longest"] = longest * 1e3
-        begun = time.perf_counter()
-        renewal.switch()
-        figures |= {"switch": (time.perf_counter() - begun) * 1e3}
+        capacity = roomy(state.filter, state.num_keys()).capacity
+        state.close()
+        started = time.process_time()
+        plan = FilterPlan(capacity)
+        rebuild(
+            Path(directory), plan, FilterValues(capacity, 0.001, "paged", "murmur3"), lambda keys, _: keys
+        )
+        figures["rebuild"] = (time.process_time() - started) / len(keys) * 1e6
+        state = open_existing(Path(directory))
         figures |= {"after": us(state.filter.__contains__, others), "bytes after": state.filter.num_bytes()}
         state.close()
     return figures
@@ -138,13 +121,11 @@ def main() -> None:
             f"{one['after']:.1f} us",
             f"{one['bytes'] / 1e6:.2f} MB",
             f"{one['bytes after'] / 1e6:.2f} MB",
-            f"{one['renewal']:.1f} us",
-            f"{one['longest']:.1f} ms",
-            f"{one['switch']:.2f} ms",
+            f"{one['rebuild']:.1f} us",
         )
         for name, one in layers.items()
     ]
-    head = ("", "a new key", "after", "size", "after", "made anew, per key", "longest slice", "switch")
+    head = ("", "a new key", "after", "size", "after", "made anew, per key")
     print("\n" + table([head, *rows]))
     if arguments.json:
         write_json(arguments.json, {"found": found, "layers": layers})
