@@ -341,6 +341,7 @@ class BloomDupeFilter(JudgingFilter):
             on_error=group.stop,
         )
         group.attach(queue, crawler)
+        scrapy_compat.on_close_spider(crawler, queue.abandon)
         scrapy_compat.replace_queues(
             crawler, lambda memory, alone: (queue, MemoryQueue(queue, memory, alone=alone))
         )

@@ -134,6 +134,19 @@ def has_middlewares(crawler: Crawler, name: str) -> bool:
     )
 
 
+def on_close_spider(crawler: Crawler, function: Callable[[Request], None]) -> None:
+    """Call *function* with each request whose callback or errback raises ``CloseSpider``; no signal tells."""
+    scraper: Any = crawler.engine.scraper
+    handle = scraper.handle_spider_error
+
+    def handle_spider_error(failure: Any, request: Request, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(failure.value, CloseSpider):
+            function(request)
+        return handle(failure, request, *args, **kwargs)
+
+    scraper.handle_spider_error = handle_spider_error
+
+
 def is_closing(crawler: Crawler) -> bool:
     """Return whether the engine has begun to close the spider."""
     engine: Any = crawler.engine

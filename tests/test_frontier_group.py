@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crawling import FILTER, FollowAll, run, running, scrapy
+from crawling import FILTER, FollowAll, Running, run, running, scrapy
 from mocksite import Site, mock_site
 from scrapy import Request
 from scrapy.exceptions import CloseSpider, IgnoreRequest
@@ -110,8 +112,6 @@ class Failures(FollowAll):
         return None
 
     async def parse_last(self, response: Response) -> AsyncIterator[Any]:
-        import asyncio
-
         await asyncio.sleep(0.3)
         queue = queues[self.crawler]
         yield {
@@ -268,3 +268,123 @@ def test_the_mark_of_a_job_that_is_refused_stays(site: Site, tmp_path: Path) -> 
 
 class OwnQueue:
     """A queue of the user's own."""
+
+
+class Again:
+    """A downloader middleware that makes a request of a failed one, as those do that try another proxy."""
+
+    failures = 0
+
+    def process_request(self, request: Request, spider: Any = None) -> None:
+        if not Path("mended").exists() or not Again.failures:
+            raise OSError("refused")
+
+    async def process_exception(self, request: Request, exception: Exception, spider: Any = None) -> Request:
+        Again.failures += 1
+        await asyncio.sleep(0.05)
+        return request.replace(dont_filter=True)
+
+
+def test_what_a_middleware_makes_of_a_start_request_is_no_start_request(site: Site, tmp_path: Path) -> None:
+    area = site.area()
+    job = {
+        **FILTER,
+        "JOBDIR": str(tmp_path / "job"),
+        "RETRY_ENABLED": False,
+        "DOWNLOADER_MIDDLEWARES": {f"{__name__}.Again": 560},
+    }
+    with running(tmp_path, job, start=[area.at("page/1")]) as crawl:
+        crawl.wait_until(lambda: begun(crawl), "its beginning")
+        time.sleep(0.5)
+        os.kill(crawl.process.pid, signal.SIGKILL)
+    (tmp_path / "mended").touch()
+    last = run(tmp_path, job, start=[area.at("page/1")])
+    assert "finished" == last.stats["finish_reason"]
+    assert ["page/1"] == list(area.fetched())
+
+
+class Late(FollowAll):
+    """Is stopped by a signal, and closes the spider itself while it is being closed, the first time."""
+
+    async def parse(self, response: Response, **kwargs: Any) -> AsyncIterator[Any]:  # type: ignore[override]
+        yield Request(f"{response.url}?1", callback=self.parse_rest)
+        if not Path("closed").exists():
+            Path("closed").touch()
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.3)
+            raise CloseSpider("enough")
+        yield Request(f"{response.url}?2", callback=self.parse_rest)
+
+    def parse_rest(self, response: Response) -> None:
+        return None
+
+
+@BOTH
+def test_a_callback_that_closes_a_spider_that_is_being_closed_is_not_acknowledged(
+    site: Site, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    area = site.area()
+    job = {**settings, "JOBDIR": str(tmp_path / "job")}
+    options = {"spider": f"{__name__}.Late", "start": [area.at("page/1")]}
+    assert "shutdown" == run(tmp_path, job, **options).stats["finish_reason"]
+    assert "finished" == run(tmp_path, job, **options).stats["finish_reason"]
+    assert {"page/1", "page/1?1", "page/1?2"} == set(area.fetched())
+
+
+class Other(FollowAll):
+    name = "other"
+
+    async def start(self) -> AsyncIterator[Request]:
+        for url in self.start_at:
+            yield Request(url, dont_filter=True)
+
+
+class First(Other):
+    name = "first"
+
+
+def test_start_requests_of_one_spider_are_not_those_of_another(site: Site, tmp_path: Path) -> None:
+    area = site.area()
+    job = {**FILTER, "JOBDIR": str(tmp_path / "job")}
+    with running(tmp_path, job, spider=f"{__name__}.First", start=[area.at("many/9")]) as crawl:
+        crawl.wait_until(lambda: len(area.fetched()) >= 2, "2 pages")
+        os.kill(crawl.process.pid, signal.SIGKILL)
+    before = area.fetched()["many/9"]
+    last = run(tmp_path, job, spider=f"{__name__}.Other", start=[area.at("many/9")])
+    assert "finished" == last.stats["finish_reason"]
+    assert before + 1 == area.fetched()["many/9"]
+
+
+def lines(feed: Path) -> list[str]:
+    return sorted(feed.read_text().split())
+
+
+@pytest.mark.parametrize("later", [10.0, 0.0], ids=["long after", "in the same job"])
+def test_what_others_have_appended_to_a_feed_is_not_cut_off(site: Site, tmp_path: Path, later: float) -> None:
+    area = site.area()
+    feed = tmp_path / "items.jl"
+    job = {**ADDON, "JOBDIR": str(tmp_path / "job"), "FEEDS": {str(feed): {"format": "jsonlines"}}}
+    slow = {**job, "DOWNLOAD_DELAY": 0.1, "CONCURRENT_REQUESTS": 1}
+    if later:
+        # Killed in its middle; somebody else writes some time after.
+        with running(tmp_path, slow, start=[area.at("many/9")]) as crawl:
+            crawl.wait_until(lambda: feed.exists() and len(lines(feed)) >= 3, "3 items")
+            os.kill(crawl.process.pid, signal.SIGKILL)
+    else:
+        # Ended in order; somebody else writes; killed before it has exported anything.
+        run(tmp_path, job, start=[area.at("many/2")])
+        with feed.open("a") as file:
+            file.write('{"of":"others"}\n')
+        with running(tmp_path, slow, start=[area.at("missing")]) as crawl:
+            crawl.wait_until(lambda: begun(crawl), "its beginning")
+            os.kill(crawl.process.pid, signal.SIGKILL)
+    if later:
+        with feed.open("a") as file:
+            file.write('{"of":"others"}\n')
+        os.utime(feed, (time.time() + later, time.time() + later))
+    run(tmp_path, job, start=[area.at("many/9")])
+    assert '{"of":"others"}' in lines(feed)
+
+
+def begun(crawl: Running) -> bool:
+    return crawl.log.exists() and "Spider opened" in crawl.log.read_text()

@@ -30,6 +30,8 @@ _LINES = ("jsonlines", "jsonl", "jl", "csv")
 # Bytes behind the first item that has to go. More than a crawl writes while a page is under way.
 _LONGEST_TAIL = 64 << 20
 _BLOCK = 1 << 16  # bytes
+# Seconds between the last commit of a run and the last item that it can have written.
+_LATEST_S = 2.0
 
 
 class Feeds:
@@ -72,15 +74,17 @@ class Feeds:
 
     def _cut_noted(self) -> list[str]:
         kept = self._store.note(b"feeds")
-        if kept is None:
+        run, noted = json.loads(kept) if kept is not None else (0, {})
+        if run != self._store.run - 1:
+            # The last run was killed before it had exported anything.
             return []
-        files = {path: _File.parse(found) for path, found in json.loads(kept).items()}
+        files = {path: _File.parse(found) for path, found in noted.items() if not self._is_foreign(path)}
         plan = {path: tail for path, file in files.items() if (tail := file.tail(Path(path))) is not None}
         if not plan:
             return []
         # Noted first: if this process is killed in the middle the next one does the same again.
         again = {path: _File(inode, start, [], rest).dump() for path, (inode, start, rest) in plan.items()}
-        self._store.set_note(b"feeds", json.dumps(again).encode())
+        self._store.set_note(b"feeds", json.dumps([self._store.run, again]).encode())
         self._store.environment.commit()
         for path, (_, start, rest) in plan.items():
             with Path(path).open("r+b") as file:
@@ -88,6 +92,14 @@ class Feeds:
                 file.seek(start)
                 file.write(rest)
         return list(plan)
+
+    def _is_foreign(self, path: str) -> bool:
+        """Return whether somebody else has written to a file since the last run was killed: nothing is cut
+        then, and some items may be there twice."""
+        try:
+            return Path(path).stat().st_mtime > self._store.environment.last_write + _LATEST_S
+        except OSError:
+            return True
 
     def go_on(self) -> None:
         """Write no second header into CSV files that a job goes on with."""
@@ -113,6 +125,7 @@ class Feeds:
         for slot in self._slots():
             if _is_tracked(slot):
                 self._lengths[str(slot.storage.path)] = _size(slot.storage.path)
+                self._changed = True
 
     def item_exported(self, entry: InFlight | None) -> None:
         """An item was scraped, after Scrapy has exported it.
@@ -174,7 +187,7 @@ class Feeds:
             for path, start, end in ranges:
                 files[path].ranges.append((start, end))
         note = {path: file.dump() for path, file in files.items() if file.inode}
-        self._store.set_note(b"feeds", json.dumps(note).encode())
+        self._store.set_note(b"feeds", json.dumps([self._store.run, note]).encode())
 
     def unsafe(self) -> list[str]:
         """Return the URIs of feeds whose items are lost with the process."""

@@ -90,6 +90,7 @@ class LmdbFrontier:
     Nothing is written before ``environment.commit``; what waits for that is visible to every method.
 
     Attributes:
+        run: the number of this run, once it has begun.
         first: the first number of this run; smaller ones are of earlier runs.
         next: the next number.
         committed: numbers below it are in the file, if they are pending.
@@ -115,7 +116,7 @@ class LmdbFrontier:
         self._spider = _short(spider)
         counters = _counters(environment, environment.read(self._meta, b"counters"))
         self.is_new = counters is None
-        in_order, self.next, self.num_done, self._run, self._first_bucket = counters or (True, 1, 0, 0, 1)
+        in_order, self.next, self.num_done, self.run, self._first_bucket = counters or (True, 1, 0, 0, 1)
         self.was_in_order = bool(in_order)
         with environment.reading() as txn:
             self.num_pending: int = txn.stat(self._pending)["entries"] + txn.stat(self._failed)["entries"]
@@ -306,7 +307,7 @@ class LmdbFrontier:
     def note_start(self, digest: bytes) -> None:
         """Remember that a start request with this digest was scheduled, once more."""
         had, left = self._start(digest)
-        self._started[digest] = _START.pack(self._run, had + 1, left)
+        self._started[digest] = _START.pack(self.run, had + 1, left)
 
     def skip_start(self, digest: bytes) -> bool:
         """Return whether earlier runs, since the last one that ended in order, scheduled this start request
@@ -314,7 +315,7 @@ class LmdbFrontier:
         had, left = self._start(digest)
         if not left:
             return False
-        self._started[digest] = _START.pack(self._run, had + 1, left - 1)
+        self._started[digest] = _START.pack(self.run, had + 1, left - 1)
         return True
 
     @property
@@ -333,7 +334,7 @@ class LmdbFrontier:
         if data is None or len(data) != _START.size:
             return 0, 0
         run, had, left = _START.unpack(data)
-        return (had, left) if run == self._run else (0, had + left)
+        return (had, left) if run == self.run else (0, had + left)
 
     def note(self, name: bytes) -> bytes | None:
         """Return what ``set_note`` kept last under *name*; None: nothing, or it is damaged.
@@ -356,7 +357,7 @@ class LmdbFrontier:
 
     def begin(self) -> None:
         """From the next commit on this run is one that has not ended in order."""
-        self._run += 1
+        self.run += 1
         self._in_order, self._changed = False, True
 
     def end_in_order(self) -> None:
@@ -385,7 +386,7 @@ class LmdbFrontier:
         # Its last request may be gone with this commit, and then what says of it.
         drained = {bucket for bucket in self.removed.values() if not bucket.active}
         counters = _COUNTERS.pack(
-            _VERSION, self._in_order, self.next, self.num_done, self._run, self._next_bucket
+            _VERSION, self._in_order, self.next, self.num_done, self.run, self._next_bucket
         )
 
         def write(txn: Transaction) -> None:

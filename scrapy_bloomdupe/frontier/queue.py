@@ -44,8 +44,10 @@ queues: WeakKeyDictionary[Crawler, FrontierQueue] = WeakKeyDictionary()
 
 # In ``Request.meta``, set by Scrapy.
 _IS_START = "is_start_request"
-# What the meta of a start request's redirections and retries has besides.
+# What the meta of redirections and retries has.
 _COPIED = {"redirect_times", "retry_times"}
+# In ``Request.meta``: of a start request that was popped, and of all that copies its meta from then on.
+_MADE = "bloomdupe_made"
 
 
 class Seen(Protocol):
@@ -210,15 +212,33 @@ class FrontierQueue:
         parent = self._outputs.pop(request, None) if self._outputs else None
         try:
             data = self._write(request)
+            slot = str(self._downloads.slot_of(request)) if self._order.by_slot else ""
         except Exception as exc:
             # Whatever pickle and the request's own methods raise.
             self._refused = request, judged, parent
             self.num_unserializable += 1
             raise ValueError(f"cannot serialize {request}: {exc}") from exc
+        try:
+            self._add(request, slot, record(judged[1] if judged is not None else None, data))
+            if _is_made_by_start(request.meta):
+                self.store.note_start(self._digest(data))
+        except BloomdupeError as exc:
+            # Of the file. The crawl ends, and nothing is written any more.
+            self._on_error(exc)
+            return
+        if parent is None and (_COPIED.isdisjoint(request.meta) or not self._succeeds(request)):
+            self._has_successor = True
+        if parent is not None:
+            parent.requests -= 1
+            if parent.exhausted:
+                self._consider(parent)
+        self._on_change()
+        if len(self.store.added) >= GROUP_SIZE:
+            self._on_full()
+
+    def _add(self, request: Request, slot: str, data: bytes) -> None:
         order, store = self._order, self.store
-        meta = request.meta
-        is_start = bool(meta.get(_IS_START))
-        slot = self._downloads.slot_of(request) if order.by_slot else ""
+        is_start = bool(request.meta.get(_IS_START))
         place = slot, -request.priority, is_start and order.start_lifo is not None
         bucket = store.buckets.get(place)
         if bucket is None:
@@ -227,7 +247,7 @@ class FrontierQueue:
                 self._begin(bucket)
         number = store.next
         store.next = number + 1
-        store.added[number] = bucket, record(judged[1] if judged is not None else None, data)
+        store.added[number] = bucket, data
         store.num_pending += 1
         self._count += 1
         lifo = order.start_lifo if place[2] else order.lifo
@@ -249,18 +269,11 @@ class FrontierQueue:
                 bucket.rest = number
         if not bucket.active:
             self._activate(bucket)
-        is_first = _COPIED.isdisjoint(meta)
-        if parent is None and (is_first or not self._succeeds(request)):
-            self._has_successor = True
-        if is_start and is_first and not meta.get("depth"):
-            store.note_start(_digest(data))
-        if parent is not None:
-            parent.requests -= 1
-            if parent.exhausted:
-                self._consider(parent)
-        self._on_change()
-        if len(store.added) >= GROUP_SIZE:
-            self._on_full()
+
+    def _digest(self, data: bytes) -> bytes:
+        """Return 16 bytes that tell a start request from others: all of it counts, not its fingerprint alone,
+        since one URL is often asked for with several callbacks or cookie jars."""
+        return blake2b(data, digest_size=16, key=self._spider.name.encode()[:64]).digest()
 
     def _succeeds(self, request: Request) -> bool:
         """Return whether *request* is the target of a redirection, or the retry, of one in flight, which is
@@ -303,6 +316,7 @@ class FrontierQueue:
             self._count -= 1
             self._out.add(number)
             if request is not None:
+                _mark_made(request)
                 self.in_flight[request] = InFlight(request, bucket, number)
                 if number < self.store.first:
                     self.num_resumed += 1
@@ -385,10 +399,10 @@ class FrontierQueue:
     def skips_start(self, request: Request) -> bool:
         """Return whether *request* is a start request that an earlier run, which did not end in order, has
         scheduled already."""
-        if not request.meta.get(_IS_START):
+        if not _is_made_by_start(request.meta):
             return False
         try:
-            return self.store.skip_start(_digest(self._write(request)))
+            return self.store.skip_start(self._digest(self._write(request)))
         except Exception:
             return False
 
@@ -419,6 +433,7 @@ class FrontierQueue:
         """The memory queue has given *request*."""
         entry = self._held.pop(request, None)
         if entry is not None:
+            _mark_made(request)
             self.in_flight[request] = entry
             self._on_done()
 
@@ -481,6 +496,11 @@ class FrontierQueue:
         if entry is not None:
             entry.exhausted = True
             self._consider(entry)
+
+    def abandon(self, request: Request) -> None:
+        """The callback or errback of *request* has closed the spider: what else it would have given is not
+        known. The next run crawls it again."""
+        self.in_flight.pop(request, None)
 
     def failed(self, request: Request) -> None:
         """*request* ends in failure."""
@@ -749,7 +769,11 @@ def _following(names: list[str], last: str | None) -> str:
     return names[at] if at < len(names) else names[0]
 
 
-def _digest(data: bytes) -> bytes:
-    """Return 16 bytes that tell a start request from others: all of it counts, not its fingerprint alone,
-    since one URL is often asked for with several callbacks or cookie jars."""
-    return blake2b(data, digest_size=16).digest()
+def _is_made_by_start(meta: dict[str, Any]) -> bool:
+    """Return whether a request is one that the spider starts with, and not one that copies its meta."""
+    return bool(meta.get(_IS_START)) and _MADE not in meta
+
+
+def _mark_made(request: Request) -> None:
+    if request.meta.get(_IS_START):
+        request.meta[_MADE] = True

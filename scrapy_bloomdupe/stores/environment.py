@@ -59,6 +59,8 @@ class Environment:
 
     def __init__(self, env: lmdb.Environment, path: Path) -> None:
         self.path = path
+        #: When another process has written to it last, in seconds since 1970; 0: it is new.
+        self.last_write = 0.0
         self._env = env
         self._reader: Transaction | None = None
         self._participants: list[Participant] = []
@@ -110,7 +112,9 @@ class Environment:
         if path.stat().st_size == 0:
             # LMDB takes an empty file for a new one: all keys would be gone without a word.
             raise corrupt(path, "the file is empty")
-        self = cls._open(path, max(map_size, path.stat().st_size + _HEADROOM), readonly=readonly, sync=sync)
+        found = path.stat()
+        self = cls._open(path, max(map_size, found.st_size + _HEADROOM), readonly=readonly, sync=sync)
+        self.last_write = found.st_mtime
         try:
             if self.is_short:
                 if extend:
