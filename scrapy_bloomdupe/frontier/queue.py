@@ -183,6 +183,7 @@ class FrontierQueue:
         self._held: dict[Request, InFlight] = {}
         self._outputs: dict[Request, InFlight] = {}
         self._ready: list[InFlight] = []
+        self._succeeded: list[InFlight] = []
         # A request was pushed that is in no callback's output: it may be the successor of one in flight,
         # which is to be acknowledged in the commit that has it.
         self._has_successor = False
@@ -276,17 +277,17 @@ class FrontierQueue:
         return blake2b(data, digest_size=16, key=self._spider.name.encode()[:64]).digest()
 
     def _succeeds(self, request: Request) -> bool:
-        """Return whether *request* is the target of a redirection, or the retry, of one in flight, which is
-        then
-        acknowledged in the same commit: else both would be crawled after a kill between two commits."""
+        """Return whether *request* is the target of a redirection, or the retry, of a request in flight. That
+        request is acknowledged in the same commit: else a kill between two commits has both crawled.
+        """
         meta = request.meta
         urls = {request.url} if "retry_times" in meta else set()
         urls.update((meta.get("redirect_urls") or [])[-1:])
         in_progress = self._downloads.in_progress()
         for one, entry in self.in_flight.items():
             if one.url in urls and one not in in_progress:
-                entry.exhausted = True
-                self._consider(entry)
+                self._succeeded.append(entry)
+                self._on_done()
                 return True
         return False
 
@@ -517,7 +518,7 @@ class FrontierQueue:
     @property
     def is_ready(self) -> bool:
         """Whether there is something for a commit that acknowledges nothing late."""
-        return bool(self._ready) and not self._has_successor
+        return bool(self._ready or self._succeeded) and not self._has_successor
 
     def left(self) -> set[Request]:
         """Return the requests in flight that the engine no longer has: failures, errbacks, requests that were
@@ -540,6 +541,12 @@ class FrontierQueue:
         ready, self._ready = self._ready, []
         for entry in ready:
             if not (entry.requests or entry.items or entry.holding):
+                found = entry.left = True
+        succeeded, self._succeeded = self._succeeded, []
+        # One that is with its callback by now was not succeeded: somebody has copied its meta.
+        in_progress = self._downloads.in_progress() if succeeded else ()
+        for entry in succeeded:
+            if entry.request not in in_progress:
                 found = entry.left = True
         if left:
             self._has_successor = False
